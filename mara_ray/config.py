@@ -1,0 +1,248 @@
+"""The run configuration: typed sections, YAML presets, dotted overrides and a stable hash.
+
+`load_config("quick", ["workload.arrival_probability=0.05"])` reads a preset, applies the overrides
+and validates the whole. Every field says what it is; an unknown key is refused with the nearest
+valid one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mara_ray.errors import UserError
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClusterConfig(Section):
+    """Where Ray runs."""
+
+    address: str | None = Field(None, description="Ray address; null starts a private local Ray")
+    num_cpus: Positive | None = Field(None, description="CPUs of the private Ray; null takes all cores")
+
+
+class CurvesConfig(Section):
+    """The bank of loss curves, from real trainings."""
+
+    configurations: dict[str, Positive] = Field(
+        description="accepted curves wanted of each model-dataset configuration"
+    )
+    length_points: Annotated[int, Field(ge=20, le=2000)] = Field(
+        300, description="points of a curve, the untrained loss included: the cap L"
+    )
+    batches_per_point: Positive = Field(2, description="mini-batches averaged into one point (a block)")
+    curves_per_task: Positive = Field(4, description="short trainings done by one Ray task")
+    num_gpus_per_task: Annotated[float, Field(ge=0.0)] = Field(
+        0.0, description="GPU (fraction) that one Ray task asks for"
+    )
+    max_retries: NonNegative = Field(3, description="retries of a task whose worker died or raised")
+
+
+class PredictorConfig(Section):
+    """The conditional-flow-matching predictor of remaining demand."""
+
+    horizon_bins: Positive = Field(32, description="bins H of the future loss segment")
+    num_samples: Positive = Field(8, description="sampled futures N per prefix")
+    euler_steps: Positive = Field(4, description="Euler steps of the sampler")
+    warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")
+    encoder_width: Positive = Field(48, description="width of the causal GRU encoder")
+    velocity_width: Positive = Field(128, description="hidden width of the velocity network")
+    epochs: Positive = Field(60, description="passes over the training curves")
+    batch_curves: Positive = Field(16, description="curves per gradient step; all their prefixes are used")
+    learning_rate: PositiveFloat = Field(2e-3, description="peak Adam learning rate, cosine decay")
+    num_workers: Positive = Field(1, description="Ray Train workers")
+    use_gpu: bool = Field(False, description="give each Ray Train worker a GPU")
+
+
+class WorkloadConfig(Section):
+    """Who arrives when, with what target and deadline."""
+
+    episode_steps: Positive = Field(500, description="steps T of an episode")
+    arrival_probability: Probability = Field(0.04, description="Bernoulli arrival rate p in training")
+    window_steps: Positive = Field(description="deadline window D0; a task gets U(0.9, 1.1) of it")
+    window_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="half-width of that draw")
+    target_fractions: tuple[PositiveFloat, ...] = Field(
+        tuple(round(0.30 + 0.05 * level, 2) for level in range(16)),
+        description="fractions of a curve's log-drop a target is drawn from; over 1 is never reached",
+    )
+
+
+class SimulatorConfig(Section):
+    """The pool of nodes."""
+
+    num_nodes: Positive = Field(4, description="nodes M")
+    num_slots: Positive = Field(8, description="task slots K an allocator sees")
+    overflow: Literal["defer", "drop"] = Field("defer", description="full slots: wait outside, or be lost")
+    node_speeds: tuple[PositiveFloat, ...] | None = Field(
+        None, description="points of service per step of each node; null is 1 for all"
+    )
+    switch_cost_steps: NonNegative = Field(0, description="steps a node loses when it changes its task")
+    potential_weight: Annotated[float, Field(ge=0.0)] = Field(
+        0.1, description="weight beta of the log-progress potential; 0 is the sparse reward"
+    )
+
+
+class AllocatorConfig(Section):
+    """The Multi-Agent Transformer and its PPO training."""
+
+    forecasts: tuple[Literal["fm", "wls", "oracle"], ...] = Field(
+        ("fm", "wls"), description="predictors a policy is trained on; one policy for each, per seed"
+    )
+    num_seeds: Positive = Field(1, description="training seeds of each policy")
+    width: Positive = Field(48, description="token width d")
+    num_heads: Positive = Field(4, description="attention heads")
+    num_blocks: Positive = Field(1, description="encoder blocks, and as many decoder blocks")
+    updates: Positive = Field(description="PPO updates")
+    episodes_per_update: Positive = Field(32, description="full episodes sampled for one update")
+    epochs: Positive = Field(4, description="passes over a batch per update")
+    minibatch_rows: Positive = Field(2000, description="time-step rows of one minibatch")
+    learning_rate: PositiveFloat = Field(5e-4, description="Adam learning rate (eps 1e-5)")
+    clip: PositiveFloat = Field(0.1, description="PPO ratio clip, per node")
+    gae_lambda: Probability = Field(0.95, description="lambda of the team GAE; gamma is 1")
+    entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.01, description="entropy weight, decayed to 0")
+    value_weight: PositiveFloat = Field(0.5, description="weight of the (normalised) value loss")
+    gradient_clip: PositiveFloat = Field(0.5, description="global gradient-norm clip")
+    num_env_runners: NonNegative = Field(0, description="remote EnvRunners; 0 samples in the trainer itself")
+    validate_every: Positive = Field(5, description="updates between two validations (and checkpoints)")
+    validation_episodes: Positive = Field(32, description="frozen validation episodes; they choose the checkpoint")
+
+
+class EvaluationConfig(Section):
+    """The frozen comparison."""
+
+    methods: tuple[str, ...] = Field(
+        ("mara", "mara_wls", "lara_fm", "lara", "edf", "fifo"), description="methods compared, by name"
+    )
+    sets: tuple[Literal["id", "rl", "vit"], ...] = Field(("id", "rl", "vit"), description="task sets")
+    loads: tuple[Probability, ...] = Field((0.04,), description="arrival rates p evaluated")
+    num_roots: Positive = Field(3, description="workload roots")
+    episodes_per_root: Positive = Field(20, description="episodes of each root, set and load")
+    bootstrap_resamples: Positive = Field(2000, description="resamples of every interval")
+    milp_seconds: PositiveFloat = Field(20.0, description="time limit of one clairvoyant optimum")
+
+
+class TrackingConfig(Section):
+    """Where runs are logged."""
+
+    wandb: Literal["auto", "offline", "online", "disabled"] = Field(
+        "auto", description="auto is online with an API key and offline without"
+    )
+    project: str = Field("mara_ray", description="W&B project")
+
+
+class RunConfig(Section):
+    """Everything a run depends on."""
+
+    name: str = Field(description="name of the run; its directory is runs/<name>")
+    seed: NonNegative = Field(0, description="root of every random number")
+    cluster: ClusterConfig = ClusterConfig()
+    curves: CurvesConfig
+    predictor: PredictorConfig = PredictorConfig()
+    workload: WorkloadConfig
+    simulator: SimulatorConfig = SimulatorConfig()
+    allocator: AllocatorConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+
+def preset_names() -> list[str]:
+    """The presets that ship with the package."""
+    files = resources.files("mara_ray.presets").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_config(preset: str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:
+    """Read a preset (a shipped name, or the path of a YAML file) and apply `a.b=c` overrides.
+
+    Raises:
+        UserError: unknown preset or key, or a value out of range; one line with the remedy.
+    """
+    tree = _read_preset(preset)
+    for override in overrides:
+        _apply_override(tree, override)
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(_first_problem(error)) from error
+
+
+def config_hash(*sections: Section | int | str) -> str:
+    """A stable 16-digit hash of configuration sections (key order and defaults do not matter)."""
+    payload = [part.model_dump(mode="json") if isinstance(part, Section) else part for part in sections]
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read_preset(preset: str) -> dict[str, Any]:
+    if preset in preset_names():
+        text = (resources.files("mara_ray.presets") / f"{preset}.yaml").read_text()
+    elif Path(preset).is_file():
+        text = Path(preset).read_text()
+    else:
+        known = preset_names()
+        near = difflib.get_close_matches(preset, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UserError(f"preset: {preset!r} is unknown; {hint}use one of {', '.join(known)} or a YAML file")
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        place = str(error).replace("\n", " ")
+        raise UserError(f"preset: {preset!r} is not valid YAML ({place}); mend the file") from error
+    if not isinstance(tree, dict):
+        raise UserError(f"preset: {preset!r} must hold a mapping of sections; see the shipped presets")
+    return tree
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise UserError(f"--set: {override!r} is not of the form section.field=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set: the value of {key!r} is not valid YAML: {text!r}") from error
+    *parents, leaf = key.split(".")
+    node = tree
+    for parent in parents:
+        node = node.setdefault(parent, {})
+        if not isinstance(node, dict):
+            raise UserError(f"--set: {key!r} goes below {parent!r}, which holds a plain value")
+    node[leaf] = value
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path, _valid_keys(RunConfig), n=1, cutoff=0.0)
+        return f"{path}: unknown key; the nearest valid one is {near[0]!r}"
+    value = "" if problem["type"] == "missing" else f" {problem['input']!r}:"
+    return f"{path}:{value} {problem['msg'].lower()}; set it with --set {path}=VALUE"
+
+
+def _valid_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, field in section.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            keys += _valid_keys(annotation, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys

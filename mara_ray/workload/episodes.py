@@ -1,0 +1,1 @@
+"""Workloads: which task arrives when, on which curve, with what target and deadline."""
