@@ -1,0 +1,72 @@
+"""Connect to Ray: a private local one, or a cluster by its address."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from mara_ray.config import ClusterConfig
+from mara_ray.errors import MachineError, UserError
+
+REACH_SECONDS = 5.0
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+
+
+@contextmanager
+def connected(cluster: ClusterConfig) -> Iterator[None]:
+    """Hold a Ray connection; one that exists already (a job's, a test's) is used and left alone.
+
+    Raises:
+        UserError: the address is malformed.
+        MachineError: no Ray answers at the address, or a private one cannot be started.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = cluster.address or os.environ.get("RAY_ADDRESS")
+    if address not in (None, "auto", "local"):
+        check_reachable(str(address))
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    private = address in (None, "local")
+    try:
+        ray.init(
+            address="local" if private else address,
+            num_cpus=cluster.num_cpus if private else None,
+            include_dashboard=False if private else None,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            runtime_env={"env_vars": WORKER_ENVIRONMENT},
+        )
+    except (ConnectionError, RuntimeError, TimeoutError, ValueError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        where = "start on this machine" if private else f"connect to {address}"
+        raise MachineError(f"Ray: could not {where} ({reason}); see `mara doctor`") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Refuse an address at which nothing listens, before Ray waits minutes for it.
+
+    Raises:
+        UserError: not of the form host:port.
+        MachineError: nothing answers there.
+    """
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator or not port.isdigit():
+        raise UserError(f"cluster.address: {address!r} is not host:port; set it, or leave it null for a local Ray")
+    try:
+        with socket.create_connection((host, int(port)), timeout=REACH_SECONDS):
+            pass
+    except OSError as error:
+        raise MachineError(
+            f"cluster.address: nothing answers at {address} ({error.strerror or error}); start the cluster,"
+            " or leave it null for a local Ray"
+        ) from error
