@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Report = Callable[[int, int, str], None]  # (done, total, what is going on)
 
@@ -17,6 +24,11 @@ PLAIN_LINE_SECONDS = 10.0
 
 def silent(done: int, total: int, text: str) -> None:
     """Report nothing."""
+
+
+def say(line: str) -> None:
+    """Print one line for the user, on standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -46,7 +58,7 @@ def _plain_lines(title: str) -> Report:
         now = time.monotonic()
         due = now - last["time"] >= PLAIN_LINE_SECONDS or done >= total
         if due and done != last["done"]:
-            print(f"{title}: {done}/{total} {text}".rstrip(), file=sys.stderr, flush=True)
+            say(f"{title}: {done}/{total} {text}".rstrip())
             last.update(time=now, done=done)
 
     return report

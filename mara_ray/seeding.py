@@ -14,8 +14,7 @@ import numpy as np
 def seed_sequence(seed: int, *path: str | int) -> np.random.SeedSequence:
     """The seed sequence at `path` below the root `seed`, e.g. `(0, "curves", "img_mlp", 12)`."""
     words = tuple(
-        int.from_bytes(hashlib.blake2b(str(step).encode(), digest_size=4).digest(), "little")
-        for step in path
+        int.from_bytes(hashlib.blake2b(str(step).encode(), digest_size=4).digest(), "little") for step in path
     )
     return np.random.SeedSequence(entropy=seed, spawn_key=words)
 

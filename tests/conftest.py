@@ -16,7 +16,9 @@ from mara_ray.curves.bank import CurveBank, smooth
 TOY_LENGTH_POINTS = 60
 
 
-def make_toy_bank(curves_per_set: int = 20, length_points: int = TOY_LENGTH_POINTS, seed: int = 0) -> CurveBank:
+def make_toy_bank(
+    curves_per_set: int = 20, length_points: int = TOY_LENGTH_POINTS, seed: int = 0
+) -> CurveBank:
     """Noisy power-law curves in three sets (configurations img_mlp, rl_cartpole_ppo, vit_fmnist)."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -25,7 +27,9 @@ def make_toy_bank(curves_per_set: int = 20, length_points: int = TOY_LENGTH_POIN
             point_L = np.arange(1, length_points + 1)
             raw_L = rng.uniform(0.5, 3.0) * point_L ** -rng.uniform(0.1, 0.8)
             raw_L = (raw_L * rng.lognormal(0, 0.03, length_points)).astype(np.float32)
-            split = ("train", "validation", "test", "train", "test")[number % 5] if set_name == "id" else "test"
+            split = (
+                ("train", "validation", "test", "train", "test")[number % 5] if set_name == "id" else "test"
+            )
             rows.append(
                 {
                     "curve_id": f"{configuration}/{number:05d}",

@@ -119,7 +119,9 @@ class CurveBank:
     def write(self, path: Path) -> None:
         """Write the bank to one Parquet file, whole or not at all."""
         columns = [pa.array(getattr(self, f.name).tolist(), f.type) for f in list(SCHEMA)[:8]]
-        columns += [pa.array(list(points_CL), pa.list_(pa.float32())) for points_CL in (self.raw_CL, self.ema_CL)]
+        columns += [
+            pa.array(list(points_CL), pa.list_(pa.float32())) for points_CL in (self.raw_CL, self.ema_CL)
+        ]
         table = pa.Table.from_arrays(columns, schema=SCHEMA)
         with written_whole(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
@@ -166,7 +168,9 @@ class CurveBank:
                 )
         raw_CL = np.array([row["raw"] for row in rows], np.float32)
         ema_CL = np.array([row["ema"] for row in rows], np.float32)
-        bad = np.flatnonzero(~(np.isfinite(raw_CL) & (raw_CL >= 0)).all(1) | ~(np.isfinite(ema_CL) & (ema_CL > 0)).all(1))
+        bad = np.flatnonzero(
+            ~(np.isfinite(raw_CL) & (raw_CL >= 0)).all(1) | ~(np.isfinite(ema_CL) & (ema_CL > 0)).all(1)
+        )
         if len(bad):
             raise UserError(
                 f"curve bank: {source}: curve {ids[bad[0]]!r} has a negative or non-finite loss; generate it again"

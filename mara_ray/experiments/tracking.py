@@ -39,7 +39,9 @@ def wandb_mode(tracking: TrackingConfig) -> str:
 
 
 @contextmanager
-def tracked(config: RunConfig, run_directory: Path, stage: str, metrics: dict[str, Path]) -> Iterator[dict[str, Any]]:
+def tracked(
+    config: RunConfig, run_directory: Path, stage: str, metrics: dict[str, Path]
+) -> Iterator[dict[str, Any]]:
     """Track one stage.
 
     Args:

@@ -1,0 +1,186 @@
+"""`mara`: allocate compute nodes among learning tasks of unknown length; the whole pipeline or a stage alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mara_ray import __version__, progress
+from mara_ray.config import load_config
+from mara_ray.errors import MaraError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+curves_app = typer.Typer(no_args_is_help=True, help="Loss curves from real trainings.")
+predictor_app = typer.Typer(no_args_is_help=True, help="The predictor of remaining demand.")
+allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
+app.add_typer(curves_app, name="curves")
+app.add_typer(predictor_app, name="predictor")
+app.add_typer(allocator_app, name="allocator")
+
+Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
+Overrides = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="SECTION.FIELD=VALUE", default_factory=list, help="Override a value; repeatable."
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="Run directory; runs/<name of the preset> if not given.")]
+Force = Annotated[
+    list[str], typer.Option(metavar="STAGE", default_factory=list, help="Do this stage again; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"mara_ray {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Do every stage that is not done; end in report.html and summary.json."""
+    directory = _do("report", preset, set_, out, force)
+    _show_evaluation(directory, as_json)
+    progress.say(f"summary: {directory / 'summary.json'}")
+    progress.say(f"report:  {directory / 'report.html'}")
+
+
+@curves_app.command("generate")
+def curves_generate(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Train the learning tasks and keep their loss curves."""
+    directory = _do("curves", preset, set_, out, force)
+    _show_path("bank", directory / "curves" / "bank.parquet", as_json)
+
+
+@predictor_app.command("train")
+def predictor_train(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Train the flow-matching predictor on the bank's training curves."""
+    directory = _do("predictor", preset, set_, out, force)
+    _show_path("predictor", directory / "predictor" / "fm", as_json)
+
+
+@predictor_app.command("evaluate")
+def predictor_evaluate(
+    set_: Overrides, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Compare the predictors on test curves."""
+    directory = _do("forecasts", preset, set_, out, [])
+    evaluation = json.loads((directory / "forecasts" / "evaluation.json").read_text())
+    if as_json:
+        print(json.dumps(evaluation))
+        return
+    from mara_ray.evaluation.tables import predictor_table
+
+    Console().print(predictor_table(evaluation))
+
+
+@allocator_app.command("train")
+def allocator_train(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Train the Multi-Agent Transformer policies by PPO."""
+    directory = _do("allocator", preset, set_, out, force)
+    _show_path("policies", directory / "allocator", as_json)
+
+
+@app.command()
+def evaluate(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Compare all methods on the same frozen episodes."""
+    _show_evaluation(_do("report", preset, set_, out, force), as_json)
+
+
+@app.command()
+def report(
+    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+) -> None:
+    """Write the self-contained report.html."""
+    _show_path("report", _do("report", preset, set_, out, force) / "report.html", as_json)
+
+
+@app.command()
+def doctor(set_: Overrides, preset: Preset = "quick", as_json: Json = False) -> None:
+    """Print versions, cores, GPUs, Ray, W&B mode, and which data are there."""
+    from mara_ray.experiments.doctor import diagnose
+
+    config = load_config(preset, set_)
+    diagnosis = diagnose(config.cluster, config.tracking)
+    if as_json:
+        print(json.dumps(diagnosis))
+        return
+    for name, value in diagnosis.items():
+        if isinstance(value, dict):
+            print(f"{name}:")
+            for key, entry in value.items():
+                print(f"  {key:<20} {entry}")
+        else:
+            print(f"{name:<22} {value}")
+
+
+def _do(stage: str, preset: str, overrides: list[str], out: Path | None, force: list[str]) -> Path:
+    config = load_config(preset, overrides)
+    directory = out or Path("runs") / config.name
+    # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
+    from mara_ray.experiments.pipeline import Run, run_stages
+    from mara_ray.experiments.stages import STAGES
+
+    ran = run_stages(Run(config, directory), STAGES, stage, tuple(force))
+    if not ran:
+        progress.say(f"{directory}: nothing to do, every stage is done (--force STAGE does one again)")
+    return directory
+
+
+def _show_path(name: str, path: Path, as_json: bool) -> None:
+    print(json.dumps({name: str(path)}) if as_json else f"{name}: {path}")
+
+
+def _show_evaluation(directory: Path, as_json: bool) -> None:
+    summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    if as_json:
+        print(json.dumps(summary))
+        return
+    from mara_ray.evaluation.tables import completion_table
+
+    Console().print(completion_table(summary))
+
+
+def main() -> None:
+    """Entry point: exit code 0, 1 for the machine's faults, 2 for the user's; no traceback without --debug."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]  # it may stand anywhere
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        app(arguments)
+    except MaraError as error:
+        if debug:
+            raise
+        progress.say(f"error: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        progress.say("interrupted; the same command goes on from here")
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        reason = str(error).strip().splitlines() or [""]
+        progress.say(
+            f"error: {type(error).__name__}: {reason[0]}; run again with `mara --debug ...` for the traceback"
+        )
+        sys.exit(1)

@@ -1,0 +1,43 @@
+"""What `mara doctor` says: versions, cores, GPUs, Ray, W&B mode, data found and missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+import ray
+
+from mara_ray import __version__
+from mara_ray.config import ClusterConfig, TrackingConfig
+from mara_ray.curves.datasets import missing_data
+from mara_ray.errors import MaraError
+from mara_ray.experiments.cluster import connected
+from mara_ray.experiments.tracking import wandb_mode
+
+PACKAGES = ("ray", "torch", "numpy", "pandas", "pyarrow", "scipy", "wandb", "gymnasium")
+
+
+def diagnose(cluster: ClusterConfig, tracking: TrackingConfig) -> dict[str, Any]:
+    """Look at the machine; starts a private Ray for a moment unless an address is given.
+
+    Returns:
+        {"versions", "cores", "gpus", "ray", "wandb_mode", "data"}; `ray` is "ok" or why it is not.
+    """
+    try:
+        with connected(cluster):
+            resources = ray.cluster_resources()
+            answer, cores, gpus = "ok", int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+    except MaraError as error:
+        answer, cores, gpus = str(error), os.cpu_count() or 1, 0
+    versions = {"mara_ray": __version__, "python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in PACKAGES}
+    return {
+        "versions": versions,
+        "cores": cores,
+        "gpus": gpus,
+        "ray": answer,
+        "wandb_mode": wandb_mode(tracking),
+        "data": missing_data(),
+    }

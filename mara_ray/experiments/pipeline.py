@@ -1,0 +1,202 @@
+"""The pipeline: which stages there are, what each depends on, and which are done already.
+
+A stage is done when the manifest holds its inputs' hash (configuration sections and the outputs of
+the stages before it) and its outputs lie there unchanged. A stage that is not done runs again in its
+own folder and picks up what it left there; if the folder belongs to other inputs it is put aside
+first, as <stage>.<hash>, and comes back when the same inputs do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mara_ray import __version__, progress
+from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
+from mara_ray.config import RunConfig, config_hash
+from mara_ray.errors import UserError
+from mara_ray.experiments.tracking import tracked
+
+INPUTS_FILE = "inputs.txt"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its configuration and its directory."""
+
+    config: RunConfig
+    directory: Path
+
+    @property
+    def manifest_path(self) -> Path:
+        """Which stages are done, from what, in how many seconds."""
+        return self.directory / "manifest.json"
+
+    def folder(self, stage: str) -> Path:
+        """The folder of one stage's outputs."""
+        return self.directory / stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the pipeline.
+
+    Attributes:
+        name: also the name of its folder.
+        needs: stages whose outputs it reads.
+        settings: the part of the configuration its outputs depend on.
+        outputs: files or folders, below the run's directory, whose hashes stand for it.
+        metrics: metrics files to follow in the dashboards, by prefix.
+        work: does it; returns the summary for the dashboards.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    settings: Callable[[RunConfig], str]
+    outputs: tuple[str, ...]
+    metrics: Callable[[Run], dict[str, Path]]
+    work: Callable[[Run, progress.Report], dict[str, Any]]
+
+
+def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str, ...] = ()) -> list[str]:
+    """Do every stage up to `until` that is not done; `force` names stages to do again from nothing.
+
+    Returns:
+        The names of the stages that were run.
+
+    Raises:
+        UserError: unknown stage; the directory is in use or cannot be written.
+    """
+    names = [stage.name for stage in stages]
+    for name in (*force, until):
+        if name not in names:
+            raise UserError(f"stage: {name!r} is unknown; use one of {', '.join(names)}")
+    ran = []
+    with _locked(run.directory):
+        write_json(run.directory / "config.json", run.config.model_dump(mode="json"))
+        for stage in stages[: names.index(until) + 1]:
+            inputs = stage_inputs(run, stage)
+            if stage.name in force:
+                shutil.rmtree(run.folder(stage.name), ignore_errors=True)
+            elif is_done(run, stage, inputs):
+                continue
+            _run_stage(run, stage, inputs)
+            ran.append(stage.name)
+    return ran
+
+
+def stage_inputs(run: Run, stage: Stage) -> str:
+    """The hash of all that a stage is made from.
+
+    Raises:
+        UserError: a stage before it is not done.
+    """
+    records = _records(run)
+    for need in stage.needs:
+        if need not in records:
+            raise UserError(f"{need}: this stage of {run.directory} is not done; run `mara run` first")
+    upstream = {need: records[need]["outputs"] for need in stage.needs}
+    return hash_of(stage.name, stage.settings(run.config), upstream, __version__)
+
+
+def is_done(run: Run, stage: Stage, inputs: str) -> bool:
+    """Whether the manifest has the stage from these inputs, and its outputs lie there unchanged."""
+    record = _records(run).get(stage.name)
+    if record is None or record["inputs"] != inputs:
+        return False
+    outputs = ((run.directory / name, value) for name, value in record["outputs"].items())
+    return all(path.exists() and file_hash(path) == value for path, value in outputs)
+
+
+def config_part(*names: str) -> Callable[[RunConfig], str]:
+    """A stage's settings: the run's seed and the named configuration sections."""
+
+    def settings(config: RunConfig) -> str:
+        return config_hash(config.seed, *(getattr(config, name) for name in names))
+
+    return settings
+
+
+def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
+    folder = run.folder(stage.name)
+    _claim_folder(folder, inputs)
+    started, started_cpu = time.monotonic(), time.process_time()
+    with (
+        tracked(run.config, run.directory, stage.name, stage.metrics(run)) as summary,
+        progress.shown(stage.name) as report,
+    ):
+        summary.update(stage.work(run, report))
+    records = _records(run)
+    records[stage.name] = {
+        "inputs": inputs,
+        "outputs": {name: file_hash(run.directory / name) for name in stage.outputs},
+        "wall_s": round(time.monotonic() - started, 2),
+        "driver_cpu_s": round(time.process_time() - started_cpu, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_json(run.manifest_path, {"version": __version__, "stages": records})
+    progress.say(f"{stage.name}: done in {records[stage.name]['wall_s']:.0f} s -> {folder}")
+
+
+def _claim_folder(folder: Path, inputs: str) -> None:
+    """Make the folder ours: keep what a killed run left, put aside what belongs to other inputs."""
+    marker = folder / INPUTS_FILE
+    owner = marker.read_text().strip() if marker.is_file() else None
+    if owner == inputs:
+        return
+    if owner is not None:
+        aside = folder.with_name(f"{folder.name}.{owner}")
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(folder, aside)
+        progress.say(f"{folder.name}: made from other inputs; put aside as {aside}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    before = folder.with_name(f"{folder.name}.{inputs}")
+    if before.is_dir():
+        os.replace(before, folder)
+        return
+    folder.mkdir(parents=True)
+    marker.write_text(inputs + "\n")
+
+
+def _records(run: Run) -> dict[str, Any]:
+    if not run.manifest_path.is_file():
+        return {}
+    manifest = read_json(run.manifest_path)
+    stages = manifest.get("stages") if isinstance(manifest, dict) else None
+    if not isinstance(stages, dict):
+        raise UserError(f"file: {run.manifest_path} is not a run's manifest; delete it and run again")
+    return stages
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = open(directory / ".lock", "w")  # noqa: SIM115 - held until the end of the block
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        raise UserError(
+            f"--out: {directory} cannot be written ({error.strerror}); choose another directory"
+        ) from error
+    except OSError as error:
+        if error.errno != 30:  # read-only file system
+            raise
+        raise UserError(
+            f"--out: {directory} cannot be written ({error.strerror}); choose another directory"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"--out: another run is at work in {directory}; wait for it, or choose another"
+            ) from error
+        yield
