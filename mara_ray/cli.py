@@ -1,4 +1,4 @@
-"""`mara`: allocate compute nodes among learning tasks of unknown length; the whole pipeline or a stage alone."""
+"""Allocate compute nodes among learning tasks of unknown length: the whole pipeline, or a stage alone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,10 @@ app.add_typer(allocator_app, name="allocator")
 Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
 Overrides = Annotated[
     list[str],
-    typer.Option(
-        "--set", metavar="SECTION.FIELD=VALUE", default_factory=list, help="Override a value; repeatable."
-    ),
+    typer.Option("--set", metavar="SECTION.FIELD=VALUE", default_factory=list, help="Override a value."),
 ]
 Out = Annotated[Path | None, typer.Option(help="Run directory; runs/<name of the preset> if not given.")]
-Force = Annotated[
-    list[str], typer.Option(metavar="STAGE", default_factory=list, help="Do this stage again; repeatable.")
-]
+Force = Annotated[list[str], typer.Option(metavar="STAGE", default_factory=list, help="Do this stage again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
@@ -163,7 +159,7 @@ def _show_evaluation(directory: Path, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Entry point: exit code 0, 1 for the machine's faults, 2 for the user's; no traceback without --debug."""
+    """Entry point: exit code 1 for the machine's faults, 2 for the user's; a traceback only with --debug."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]  # it may stand anywhere
     debug = len(arguments) < len(sys.argv) - 1
     try:
@@ -180,7 +176,5 @@ def main() -> None:
         if debug:
             raise
         reason = str(error).strip().splitlines() or [""]
-        progress.say(
-            f"error: {type(error).__name__}: {reason[0]}; run again with `mara --debug ...` for the traceback"
-        )
+        progress.say(f"error: {type(error).__name__}: {reason[0]}; add --debug for the traceback")
         sys.exit(1)

@@ -121,9 +121,7 @@ class AllocatorConfig(Section):
     gradient_clip: PositiveFloat = Field(0.5, description="global gradient-norm clip")
     num_env_runners: NonNegative = Field(0, description="remote EnvRunners; 0 samples in the trainer itself")
     validate_every: Positive = Field(5, description="updates between two validations (and checkpoints)")
-    validation_episodes: Positive = Field(
-        32, description="frozen validation episodes; they choose the checkpoint"
-    )
+    validation_episodes: Positive = Field(32, description="frozen episodes that choose the checkpoint")
 
 
 class EvaluationConfig(Section):

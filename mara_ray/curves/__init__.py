@@ -1,0 +1,1 @@
+"""Real trainings, and the loss curves they leave."""

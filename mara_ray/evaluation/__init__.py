@@ -1,0 +1,1 @@
+"""All methods on the same frozen episodes, with intervals, bounds and pictures."""

@@ -1,0 +1,1 @@
+"""Whole runs: stages, tracking, clusters."""

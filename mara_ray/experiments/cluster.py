@@ -61,9 +61,7 @@ def check_reachable(address: str) -> None:
     """
     host, separator, port = address.removeprefix("ray://").rpartition(":")
     if not separator or not port.isdigit():
-        raise UserError(
-            f"cluster.address: {address!r} is not host:port; set it, or leave it null for a local Ray"
-        )
+        raise UserError(f"cluster.address: {address!r} is not host:port; mend it, or leave it null")
     try:
         with socket.create_connection((host, int(port)), timeout=REACH_SECONDS):
             pass

@@ -182,21 +182,12 @@ def _locked(directory: Path) -> Iterator[None]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = open(directory / ".lock", "w")  # noqa: SIM115 - held until the end of the block
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise UserError(
-            f"--out: {directory} cannot be written ({error.strerror}); choose another directory"
-        ) from error
     except OSError as error:
-        if error.errno != 30:  # read-only file system
-            raise
-        raise UserError(
-            f"--out: {directory} cannot be written ({error.strerror}); choose another directory"
-        ) from error
+        reason = error.strerror or str(error)
+        raise UserError(f"--out: {directory} cannot be written ({reason}); choose another") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(
-                f"--out: another run is at work in {directory}; wait for it, or choose another"
-            ) from error
+            raise UserError(f"--out: another run is at work in {directory}; choose another") from error
         yield

@@ -14,25 +14,34 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tensorboardX import SummaryWriter
 
 from mara_ray.config import RunConfig, TrackingConfig, config_hash
+from mara_ray.errors import UserError
 
 FOLLOW_SECONDS = 1.0
+Mode = Literal["online", "offline", "disabled"]
+MODES: tuple[Mode, ...] = ("online", "offline", "disabled")
 
 
-def wandb_mode(tracking: TrackingConfig) -> str:
+def wandb_mode(tracking: TrackingConfig) -> Mode:
     """The W&B mode that the configuration, the environment and the keys at hand come to.
 
     An explicit setting wins, then WANDB_MODE, then online if there is an API key, else offline:
     never a prompt.
+
+    Raises:
+        UserError: WANDB_MODE holds no such mode.
     """
     if tracking.wandb != "auto":
         return tracking.wandb
-    if mode := os.environ.get("WANDB_MODE"):
-        return mode
+    if asked := os.environ.get("WANDB_MODE"):
+        for mode in MODES:
+            if asked == mode:
+                return mode
+        raise UserError(f"WANDB_MODE: {asked!r} is unknown; use one of {', '.join(MODES)}, or unset it")
     netrc = Path.home() / ".netrc"
     has_key = bool(os.environ.get("WANDB_API_KEY")) or (netrc.is_file() and "wandb" in netrc.read_text())
     return "online" if has_key else "offline"

@@ -1,0 +1,1 @@
+"""From a loss prefix to the remaining demand."""

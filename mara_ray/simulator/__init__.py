@@ -1,0 +1,1 @@
+"""Discrete nodes, vectorised over episodes."""

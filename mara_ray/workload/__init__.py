@@ -1,0 +1,1 @@
+"""Who arrives when, with what target and deadline."""

@@ -1,0 +1,1 @@
+"""The Multi-Agent Transformer allocator, trained by PPO on RLlib."""

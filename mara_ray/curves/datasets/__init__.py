@@ -1,0 +1,1 @@
+"""Embedded data of each modality, and the full real sets when they are there."""
