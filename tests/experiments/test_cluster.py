@@ -1,0 +1,31 @@
+"""An address at which no Ray answers is told in a line, at once; cluster.yaml is valid."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from mara_ray.config import ClusterConfig
+from mara_ray.errors import MachineError, UserError
+from mara_ray.experiments.cluster import connected
+
+
+def test_nothing_answers() -> None:
+    started = time.monotonic()
+    with pytest.raises(MachineError, match=r"nothing answers at 127\.0\.0\.1:1 "):
+        connected(ClusterConfig(address="127.0.0.1:1")).__enter__()
+    assert time.monotonic() - started < 10
+
+
+def test_malformed_address() -> None:
+    with pytest.raises(UserError, match="'nowhere' is not host:port"):
+        connected(ClusterConfig(address="nowhere")).__enter__()
+
+
+def test_cluster_yaml_is_valid() -> None:
+    path = Path(__file__).parents[2] / "cluster.yaml"
+    validate_config(prepare_config(yaml.safe_load(path.read_text())))
