@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
@@ -19,6 +21,15 @@ def test_nothing_answers() -> None:
     with pytest.raises(MachineError, match=r"nothing answers at 127\.0\.0\.1:1 "):
         connected(ClusterConfig(address="127.0.0.1:1")).__enter__()
     assert time.monotonic() - started < 10
+
+
+def test_a_port_taken_by_something_else() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{server.server_port}"
+    with pytest.raises(MachineError, match="is not Ray; free the port"):
+        connected(ClusterConfig(address=address)).__enter__()
+    server.shutdown()
 
 
 def test_malformed_address() -> None:
