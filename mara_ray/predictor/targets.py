@@ -1,0 +1,72 @@
+"""What the flow predicts, mean losses of 32 future intervals, and how that is read as steps still needed.
+
+Axis letters: B prefixes, C curves, L points, G target levels, N samples, H bins.
+A prefix of n points has the horizon h = L - n, cut into H bins of width h / H steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def interval_means(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
+    """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points.
+
+    With C(k) the sum of the next k losses, linear in between, y_j = [C(jh/H) - C((j-1)h/H)] / (h/H).
+    """
+    length = ema_CL.shape[1]
+    total_CL = np.concatenate([np.zeros((len(ema_CL), 1)), np.cumsum(ema_CL, 1, dtype=np.float64)], 1)
+    means_CLH = np.empty((len(ema_CL), length - 1, num_bins))
+    for num_seen in range(1, length):
+        width = (length - num_seen) / num_bins
+        edge_H = num_seen + width * np.arange(num_bins + 1)
+        left_H = np.minimum(edge_H.astype(np.int64), length - 1)
+        share_H = edge_H - left_H
+        total_CH = total_CL[:, left_H] * (1 - share_H) + total_CL[:, left_H + 1] * share_H
+        means_CLH[:, num_seen - 1] = np.diff(total_CH, axis=1) / width
+    return means_CLH
+
+
+def first_crossing_steps(
+    means_BNH: np.ndarray, latest_B: np.ndarray, horizon_B: np.ndarray, target_BG: np.ndarray
+) -> np.ndarray:
+    """Steps until forecast futures meet the targets: the decoder.
+
+    The loss runs from its latest value through the bin means, each standing at the middle step of its
+    bin; the answer is where the way to the first bin at or under the target crosses it, rounded up,
+    at least one step. No such bin: the whole horizon.
+
+    Args:
+        means_BNH: forecast mean losses of the bins, float64.
+        latest_B: the last loss seen.
+        horizon_B: steps h covered by the H bins, at least 1.
+        target_BG: losses.
+
+    Returns:
+        uint16 (B, G, N), sorted along N.
+    """
+    num_bins = means_BNH.shape[2]
+    lowest_BNH = np.minimum.accumulate(means_BNH, axis=2)
+    target_BGN = np.repeat(target_BG.astype(np.float64)[:, :, None], means_BNH.shape[1], 2)
+    # The lowest loss so far never rises, so the bins over the target are exactly those before the crossing.
+    bin_BGN = (lowest_BNH[:, None] > target_BGN[..., None]).sum(3)
+    never_BGN = bin_BGN == num_bins
+    bin_BGN = np.minimum(bin_BGN, num_bins - 1)
+
+    path_BNH = np.concatenate(
+        [np.broadcast_to(latest_B[:, None, None], (*means_BNH.shape[:2], 1)), means_BNH], axis=2
+    )
+    row_B11 = np.arange(len(means_BNH))[:, None, None]
+    sample_N = np.arange(means_BNH.shape[1])
+    before_BGN = path_BNH[row_B11, sample_N, bin_BGN]
+    after_BGN = path_BNH[row_B11, sample_N, bin_BGN + 1]
+    drop_BGN = np.maximum(before_BGN - after_BGN, 1e-300)
+    share_BGN = np.clip((before_BGN - target_BGN) / drop_BGN, 0.0, 1.0)
+
+    horizon_B11 = horizon_B[:, None, None].astype(np.float64)
+    width_B11 = horizon_B11 / num_bins
+    right_BGN = (bin_BGN + 0.5) * width_B11 + 0.5
+    left_BGN = np.where(bin_BGN == 0, 0.0, right_BGN - width_B11)
+    crossing_BGN = left_BGN + share_BGN * (right_BGN - left_BGN)
+    steps_BGN = np.where(never_BGN, horizon_B11, np.clip(np.ceil(crossing_BGN), 1, horizon_B11))
+    return np.sort(steps_BGN.astype(np.uint16), axis=2)
