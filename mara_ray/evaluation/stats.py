@@ -7,13 +7,15 @@ are paired, and the interval of their difference is that of the replicates' diff
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from scipy.stats import permutation_test
 
 CONFIDENCE = 0.95
+SIGN_PATTERNS = 9_999
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def draw_resampling(
     """
     seed_ZS = rng.multinomial(num_seeds, np.full(num_seeds, 1.0 / num_seeds), size=resamples) / num_seeds
     episode_ZRE = {}
-    for name, (num_roots, per_root) in episodes.items():
+    for name, (num_roots, per_root) in sorted(episodes.items()):
         root_ZR = rng.integers(num_roots, size=(resamples, num_roots))
         within_ZRE = rng.integers(per_root, size=(resamples, num_roots, per_root))
         drawn_ZRE = root_ZR[:, :, None] * per_root + within_ZRE
@@ -101,7 +103,7 @@ def unit_differences(first: Outcomes, second: Outcomes) -> np.ndarray:
     return (100.0 * difference_RE / first.tasks_RE.sum()).ravel()
 
 
-def sign_flip_p(difference_E: np.ndarray, resamples: int, rng: np.random.Generator) -> float:
+def sign_flip_p(difference_E: np.ndarray, rng: np.random.Generator, resamples: int = SIGN_PATTERNS) -> float:
     """Two-sided p of a paired permutation test: under the null each episode's difference may change sign.
 
     Exact when there are at most `resamples` sign patterns, Monte Carlo otherwise.
@@ -121,10 +123,13 @@ def sign_flip_p(difference_E: np.ndarray, resamples: int, rng: np.random.Generat
     return float(test.pvalue)
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+Key = TypeVar("Key", bound=Hashable)
+
+
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Holm's step-down correction over a family of p values."""
     ordered = sorted(p_values, key=lambda name: p_values[name])
-    corrected: dict[str, float] = {}
+    corrected: dict[Key, float] = {}
     highest = 0.0
     for rank, name in enumerate(ordered):
         highest = max(highest, min(1.0, (len(ordered) - rank) * p_values[name]))
