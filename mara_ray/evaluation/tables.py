@@ -225,18 +225,12 @@ def _caption(summary: Mapping[str, Any]) -> str:
 def predictor_table(evaluation: Mapping[str, Any]) -> Table:
     """The comparison of predictors (`mara predictor evaluate`) for a terminal."""
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Forecasts of remaining demand, test curves"
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Forecasts of demand on test curves, in steps"
     )
     table.add_column("predictor")
     table.add_column("set")
-    for heading in (
-        "capped MAE, steps",
-        "success, %",
-        "CRPS, steps",
-        "90 % covers, %",
-        "MAE less than WLS, %",
-    ):
-        table.add_column(heading, justify="right")
+    for heading in ("capped MAE", "success, %", "CRPS", "90 % covers", "MAE saved, %"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, by_set in evaluation["predictors"].items():
         for set_name, scores in by_set.items():
             versus = evaluation.get("versus_wls", {}).get(name, {}).get(set_name)
