@@ -6,8 +6,11 @@ Axis letters: B episodes, M nodes, K slots, N samples.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+
+from mara_ray.simulator.engine import Simulator
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,42 @@ class Observation:
     num_waiting_B: np.ndarray  # int32, tasks in the outer queue
     episode_steps: int  # T
     cap_points: int  # L
+
+
+class Forecasts(Protocol):
+    """What `observe` asks of a forecast table."""
+
+    def lookup(self, curve: np.ndarray, num_seen: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Steps still needed after `num_seen` points, float32 (..., N), sorted along N."""
+        ...
+
+
+def observe(simulator: Simulator, table: Forecasts) -> Observation:
+    """What an allocator may see now, in arrays that stay as they are when the simulator moves on.
+
+    Args:
+        simulator: after `reset`.
+        table: forecasts of the bank that the simulator replays.
+    """
+    state, slots, replay = simulator.state, simulator.state.slots, simulator.replay
+    active_BK = slots.task >= 0
+    seen_BK = np.maximum(slots.num_seen, 1)
+    remaining_BKN = table.lookup(slots.curve, seen_BK, slots.level)
+    return Observation(
+        time_B=np.full(len(active_BK), state.time, np.int32),
+        active_BK=active_BK,
+        task_BK=slots.task.copy(),
+        num_seen_BK=slots.num_seen.copy(),
+        loss_BK=replay.ema_CL[slots.curve, seen_BK - 1] * active_BK,
+        initial_loss_BK=slots.initial_loss.copy(),
+        target_BK=slots.target.copy(),
+        progress_BK=slots.progress.astype(np.float32),
+        arrival_BK=slots.arrival.copy(),
+        deadline_BK=slots.deadline.copy(),
+        remaining_BKN=remaining_BKN * active_BK[:, :, None],
+        node_slot_BM=state.node_slot_BM.copy(),
+        node_speed_M=simulator.node_speed_M.astype(np.float32),
+        num_waiting_B=state.waiting_BJ.sum(1, dtype=np.int32),
+        episode_steps=simulator.episode_steps,
+        cap_points=int(replay.ema_CL.shape[1]),
+    )
