@@ -13,7 +13,7 @@ import numpy as np
 from mara_ray.config import SimulatorConfig
 from mara_ray.errors import UserError
 from mara_ray.simulator.reward import inverse_log_range, log_progress, shaped_reward
-from mara_ray.simulator.state import READY_POINTS, CurveReplay, SimulatorState
+from mara_ray.simulator.state import READY_POINTS, CurveReplay, SimulatorState, TaskTable
 from mara_ray.workload.episodes import Workload
 
 
@@ -23,7 +23,7 @@ class StepOutcome:
 
     reward_B: np.ndarray  # float64
     num_completed_B: np.ndarray  # int64, tasks that met their target in this step
-    num_expired_B: np.ndarray  # int64, tasks lost in this step, in slots or waiting
+    num_expired_B: np.ndarray  # int64, tasks lost in this step, in slots or outside
 
 
 class Simulator:
@@ -70,12 +70,19 @@ class Simulator:
             UserError: a task is on an unknown curve or target level.
         """
         workload.check_bank(*self.replay.target_CG.shape)
-        self.workload = workload
         num_episodes, num_tasks = workload.arrival_BJ.shape
         num_nodes, num_slots = self.config.num_nodes, self.config.num_slots
+        self.workload = workload
         self.state = SimulatorState.start(num_episodes, num_nodes, num_slots, num_tasks)
-        self._deadline_BJ = np.minimum(workload.deadline_BJ, self.episode_steps)
+        self._tasks = self._fresh_tasks()
+        self._potential_B = np.zeros(num_episodes)
         self._row_B1 = np.arange(num_episodes)[:, None] * (num_slots + 1)
+        # All tasks in order of arrival, and where those of each step begin; padding (-1) is in front.
+        order = np.argsort(workload.arrival_BJ, axis=None, kind="stable")
+        self._arriving = np.divmod(order, num_tasks)
+        self._first_of_step = np.searchsorted(
+            workload.arrival_BJ.ravel()[order], np.arange(self.episode_steps + 1)
+        )
         self._admit()
 
     def step(self, action_BM: np.ndarray) -> StepOutcome:
@@ -88,27 +95,39 @@ class Simulator:
             UserError: the episodes are over, or the action is not a matching of nodes and tasks.
         """
         if self.done:
-            raise UserError(f"step: episodes end after {self.episode_steps} steps; call reset")
-        slots = self.state.slots
-        active_BK = slots.task >= 0
-        count_BK = self._checked_count(action_BM, active_BK)
-        self._count_step(action_BM, active_BK)
-        potential_B = slots.progress.sum(1)
-        self._serve(action_BM, count_BK)
-        finished_BK = active_BK & (slots.num_seen >= slots.points_needed)
-        now = self.state.time
-        self.state.time = now + 1
-        expired_BK = active_BK & (slots.deadline <= now + 1) & ~finished_BK
-        self._leave(finished_BK, expired_BK, now)
-        num_lost_B = self._admit()
-        num_completed_B = finished_BK.sum(1)
-        reward_B = shaped_reward(
-            num_completed_B, potential_B, slots.progress.sum(1), self.config.potential_weight
-        )
-        return StepOutcome(reward_B, num_completed_B, expired_BK.sum(1) + num_lost_B)
+            raise UserError(f"step: the episodes ended at step {self.episode_steps}; reset the simulator")
+        active_BK = self.state.slots.task >= 0
+        flat_BM, nodes_B_K1 = self._place_nodes(action_BM, active_BK)
+        self._switch(action_BM, flat_BM, nodes_B_K1, active_BK)
+        self._serve(action_BM, flat_BM)
+        completed_B, expired_B = self._leave(active_BK)
+        self.state.time += 1
+        expired_B += self._admit()
+        before_B, self._potential_B = self._potential_B, self.state.slots.progress.sum(1)
+        reward_B = shaped_reward(completed_B, before_B, self._potential_B, self.config.potential_weight)
+        return StepOutcome(reward_B, completed_B, expired_B)
 
-    def _checked_count(self, action_BM: np.ndarray, active_BK: np.ndarray) -> np.ndarray:
-        """Nodes on each slot, int (B, K); refuses what is not a matching."""
+    def _fresh_tasks(self) -> TaskTable:
+        """All tasks of the workload, as they are when they enter a slot."""
+        workload, replay = self.workload, self.replay
+        tasks = TaskTable(*workload.arrival_BJ.shape)
+        real_BJ = workload.real_BJ
+        tasks.task[:] = np.arange(real_BJ.shape[1])
+        tasks.curve[:] = np.where(real_BJ, workload.curve_BJ, 0)
+        tasks.level[:] = np.where(real_BJ, workload.level_BJ, 0)
+        tasks.arrival[:] = workload.arrival_BJ
+        tasks.deadline[:] = np.minimum(workload.deadline_BJ, self.episode_steps)
+        tasks.points_needed[:] = replay.points_needed_CG[tasks.curve, tasks.level]
+        tasks.num_seen[:] = 1
+        tasks.initial_loss[:] = replay.ema_CL[tasks.curve, 0]
+        tasks.target[:] = replay.target_CG[tasks.curve, tasks.level]
+        tasks.log_initial[:] = replay.log_ema_CL[tasks.curve, 0]
+        tasks.log_target[:] = np.log(tasks.target)
+        tasks.inverse_range[:] = inverse_log_range(tasks.log_initial, tasks.log_target)
+        return tasks
+
+    def _place_nodes(self, action_BM: np.ndarray, active_BK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Check the action; where it points in a flat (B, K + 1), and the nodes at each entry there."""
         num_episodes, num_slots = active_BK.shape
         shape = (num_episodes, self.config.num_nodes)
         if action_BM.shape != shape or action_BM.dtype.kind not in "iu":
@@ -116,80 +135,86 @@ class Simulator:
             raise UserError(f"action: {found} at step {self.state.time} is not an integer array {shape}")
         if action_BM.min(initial=0) < 0 or action_BM.max(initial=0) > num_slots:
             self._refuse(action_BM, (action_BM < 0) | (action_BM > num_slots), "is not a slot")
-        flat = (action_BM + self._row_B1).ravel()
-        count_BK = np.bincount(flat, minlength=self._row_B1.size * (num_slots + 1))
-        count_BK = count_BK.reshape(num_episodes, num_slots + 1)[:, 1:]
-        if (count_BK > active_BK).any():
-            bad_BK = np.pad(count_BK > active_BK, ((0, 0), (1, 0)))
-            bad_BM = np.take_along_axis(bad_BK, action_BM.astype(np.int64), 1)
-            self._refuse(action_BM, bad_BM, "is an empty slot, or one that two nodes take")
-        return count_BK
+        flat_BM = action_BM + self._row_B1
+        nodes_B_K1 = self._sum_over_nodes(flat_BM, None)
+        wrong_BK = nodes_B_K1[:, 1:] > active_BK
+        if wrong_BK.any():
+            wrong_BM = (action_BM > 0) & wrong_BK[np.arange(num_episodes)[:, None], action_BM - 1]
+            self._refuse(action_BM, wrong_BM, "is an empty slot, or the slot of two nodes")
+        return flat_BM, nodes_B_K1
 
-    def _refuse(self, action_BM: np.ndarray, bad_BM: np.ndarray, why: str) -> None:
-        episode, node = (int(place) for place in np.argwhere(bad_BM)[0])
+    def _refuse(self, action_BM: np.ndarray, wrong_BM: np.ndarray, why: str) -> None:
+        episode, node = (int(place) for place in np.argwhere(wrong_BM)[0])
         raise UserError(
             f"action: {int(action_BM[episode, node])} of node {node} in episode {episode}"
-            f" at step {self.state.time} {why}; give 0 or a free task's slot"
+            f" at step {self.state.time} {why}; choose 0 or the slot of a free task"
         )
 
-    def _count_step(self, action_BM: np.ndarray, active_BK: np.ndarray) -> None:
-        outcomes = self.state.outcomes
-        num_active_B = active_BK.sum(1)
-        busy_BM = action_BM > 0
-        num_busy_B = busy_BM.sum(1)
-        outcomes.full_steps_B += num_active_B == active_BK.shape[1]
-        outcomes.busy_steps_B += num_busy_B
-        outcomes.waiting_steps_B += num_active_B + self.state.waiting_BJ.sum(1) - num_busy_B
-        outcomes.switches_B += (busy_BM & (action_BM != self.state.node_slot_BM)).sum(1)
+    def _sum_over_nodes(self, flat_BM: np.ndarray, amount_BM: np.ndarray | None) -> np.ndarray:
+        """Add up what nodes give to each slot (1 each if None), (B, K + 1); entry 0 is for idle nodes."""
+        num_entries = self.config.num_slots + 1
+        amounts = None if amount_BM is None else amount_BM.ravel()
+        total = np.bincount(flat_BM.ravel(), amounts, minlength=len(flat_BM) * num_entries)
+        return total.reshape(-1, num_entries)
 
-    def _serve(self, action_BM: np.ndarray, count_BK: np.ndarray) -> None:
-        """Give every slot its node's service, and note which node now holds which task."""
-        state, slots = self.state, self.state.slots
-        num_slots = count_BK.shape[1]
+    def _switch(
+        self, action_BM: np.ndarray, flat_BM: np.ndarray, nodes_B_K1: np.ndarray, active_BK: np.ndarray
+    ) -> None:
+        """Let nodes take up their tasks, and count the step."""
+        state, outcomes = self.state, self.state.outcomes
         busy_BM = action_BM > 0
         taken_up_BM = busy_BM & (action_BM != state.node_slot_BM)
-        state.node_delay_BM[taken_up_BM] = self.config.switch_cost_steps
-        owes_BM = busy_BM & (state.node_delay_BM > 0)
+        np.copyto(state.node_delay_BM, self.config.switch_cost_steps, where=taken_up_BM)
+        # An idle node holds its task until another node takes that task up.
+        lost_BM = nodes_B_K1.ravel()[state.node_slot_BM + self._row_B1] > 0
+        state.node_slot_BM *= ~lost_BM
+        np.copyto(state.node_slot_BM, action_BM, where=busy_BM, casting="same_kind")
+        num_active_B, num_busy_B = active_BK.sum(1), busy_BM.sum(1)
+        outcomes.full_steps_B += num_active_B == active_BK.shape[1]
+        outcomes.busy_steps_B += num_busy_B
+        outcomes.waiting_steps_B += num_active_B - num_busy_B
+        if state.waiting_BJ.any():
+            outcomes.waiting_steps_B += state.waiting_BJ.sum(1)
+        outcomes.switches_B += taken_up_BM.sum(1)
+
+    def _serve(self, action_BM: np.ndarray, flat_BM: np.ndarray) -> None:
+        """Give every slot its node's service, unless the node is still switching."""
+        state, slots, replay = self.state, self.state.slots, self.replay
+        length = replay.ema_CL.shape[1]
+        owes_BM = (state.node_delay_BM > 0) & (action_BM > 0)
         state.node_delay_BM -= owes_BM
-        rate_BM = np.where(busy_BM & ~owes_BM, self.node_speed_M, 0.0)
-        rate_BK = np.bincount(
-            (action_BM + self._row_B1).ravel(), rate_BM.ravel(), minlength=self._row_B1.size * (num_slots + 1)
-        ).reshape(-1, num_slots + 1)[:, 1:]
-        self._note_first_times(rate_BK)
-        # An idle node keeps its task in memory until another node takes the task up.
-        gone_BK = np.pad(count_BK > 0, ((0, 0), (1, 0)))
-        kept_BM = np.where(np.take_along_axis(gone_BK, state.node_slot_BM, 1), 0, state.node_slot_BM)
-        state.node_slot_BM = np.where(busy_BM, action_BM, kept_BM).astype(np.int32)
-        log_loss_BK = self.replay.log_ema_CL[slots.curve, slots.num_seen - 1]
-        slots.progress = log_progress(slots.log_initial, log_loss_BK, slots.log_target, slots.inverse_range)
-
-    def _note_first_times(self, rate_BK: np.ndarray) -> None:
-        """Add the service, and record when a task is first served and when it is ready for a forecast."""
-        slots, outcomes, now = self.state.slots, self.state.outcomes, self.state.time
-        fresh_BK = (slots.service == 0) & (rate_BK > 0)
-        unready_BK = slots.num_seen < READY_POINTS
+        rate_BK = self._sum_over_nodes(flat_BM, np.where(owes_BM, 0.0, self.node_speed_M))[:, 1:]
+        served_BK = rate_BK > 0
+        np.copyto(slots.started, state.time, where=served_BK & (slots.started < 0))
         slots.service += rate_BK
-        # An empty slot has seen 0 points; 1 + service would make it 1.
-        seen_BK = np.minimum(slots.service + 1, self.replay.ema_CL.shape[1]).astype(np.int32)
-        slots.num_seen = np.where(slots.task >= 0, seen_BK, 0).astype(np.int32)
-        ready_BK = unready_BK & (slots.num_seen >= READY_POINTS)
-        for first_BK, step_BJ in ((fresh_BK, outcomes.started_BJ), (ready_BK, outcomes.ready_BJ)):
-            episode, slot = np.nonzero(first_BK)
-            step_BJ[episode, slots.task[episode, slot]] = now
+        np.copyto(slots.num_seen, np.minimum(slots.service + 1, length), where=served_BK, casting="unsafe")
+        np.copyto(slots.ready, state.time, where=(slots.num_seen >= READY_POINTS) & (slots.ready < 0))
+        # An empty slot (curve 0, no point seen) reads the last entry; its inverse range makes that 0.
+        log_loss_BK = replay.log_ema_CL.ravel()[slots.curve * length + slots.num_seen - 1]
+        slots.progress[:] = log_progress(
+            slots.log_initial, log_loss_BK, slots.log_target, slots.inverse_range
+        )
 
-    def _leave(self, finished_BK: np.ndarray, expired_BK: np.ndarray, now: int) -> None:
-        """Empty the slots of finished and expired tasks, and free the nodes that hold them."""
+    def _leave(self, active_BK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Empty the slots of finished and of expired tasks, and free the nodes that hold them.
+
+        Returns:
+            Completed and expired tasks, int (B,) each.
+        """
         state, slots, outcomes = self.state, self.state.slots, self.state.outcomes
-        left_BK = finished_BK | expired_BK
-        episode, slot = np.nonzero(left_BK)
-        if len(episode) == 0:
-            return
-        task = slots.task[episode, slot]
-        outcomes.finished_BJ[episode, task] = np.where(finished_BK[episode, slot], now, -1)
+        met_BK = slots.num_seen >= slots.points_needed
+        episode, slot = np.nonzero(active_BK & (met_BK | (slots.deadline <= state.time + 1)))
+        met, task = met_BK[episode, slot], slots.task[episode, slot]
+        outcomes.finished_BJ[episode, task] = np.where(met, state.time, -1)
+        outcomes.started_BJ[episode, task] = slots.started[episode, slot]
+        outcomes.ready_BJ[episode, task] = slots.ready[episode, slot]
         outcomes.service_BJ[episode, task] = slots.service[episode, slot]
         slots.clear(episode, slot)
-        held_BM = np.take_along_axis(np.pad(left_BK, ((0, 0), (1, 0))), state.node_slot_BM, 1)
-        state.node_slot_BM[held_BM] = 0
+        place, node = np.nonzero(state.node_slot_BM[episode] == slot[:, None] + 1)
+        state.node_slot_BM[episode[place], node] = 0
+        num_episodes = len(active_BK)
+        completed_B = np.bincount(episode[met], minlength=num_episodes)
+        return completed_B, np.bincount(episode[~met], minlength=num_episodes)
 
     def _admit(self) -> np.ndarray:
         """Expire waiting tasks, queue the arrivals of this step, fill free slots in order of arrival.
@@ -197,41 +222,24 @@ class Simulator:
         Returns:
             Tasks lost, int (B,): those expired while waiting and, with overflow "drop", those without a slot.
         """
-        state = self.state
-        waiting_BJ = state.waiting_BJ
-        late_BJ = waiting_BJ & (self._deadline_BJ <= state.time)
-        num_lost_B = late_BJ.sum(1)
-        waiting_BJ &= ~late_BJ
+        state, waiting_BJ = self.state, self.state.waiting_BJ
+        lost_B = np.zeros(len(waiting_BJ), np.int64)
+        if waiting_BJ.any():
+            late_BJ = waiting_BJ & (self._tasks.deadline <= state.time)
+            lost_B += late_BJ.sum(1)
+            waiting_BJ &= ~late_BJ
         if not self.done:
-            waiting_BJ |= self.workload.arrival_BJ == state.time
-        while True:
-            free_BK = state.slots.task < 0
-            episode = np.flatnonzero(waiting_BJ.any(1) & free_BK.any(1))
-            if len(episode) == 0:
-                break
+            arriving = slice(*self._first_of_step[state.time : state.time + 2])
+            waiting_BJ[self._arriving[0][arriving], self._arriving[1][arriving]] = True
+        episode = np.flatnonzero(waiting_BJ.any(1))
+        while len(episode) > 0:
+            free_EK = state.slots.task[episode] < 0
+            episode, free_EK = episode[free_EK.any(1)], free_EK[free_EK.any(1)]
             task = waiting_BJ[episode].argmax(1)
-            self._enter(episode, free_BK[episode].argmax(1), task)
+            state.slots.copy(episode, free_EK.argmax(1), self._tasks, task)
             waiting_BJ[episode, task] = False
-        if self.config.overflow == "drop":
-            num_lost_B = num_lost_B + waiting_BJ.sum(1)
+            episode = episode[waiting_BJ[episode].any(1)]
+        if self.config.overflow == "drop" and waiting_BJ.any():
+            lost_B += waiting_BJ.sum(1)
             waiting_BJ[:] = False
-        return num_lost_B
-
-    def _enter(self, episode: np.ndarray, slot: np.ndarray, task: np.ndarray) -> None:
-        """Put one task into one slot of each of the episodes."""
-        slots, replay, workload = self.state.slots, self.replay, self.workload
-        place = (episode, slot)
-        curve, level = workload.curve_BJ[episode, task], workload.level_BJ[episode, task]
-        log_initial, log_target = replay.log_ema_CL[curve, 0], replay.log_target_CG[curve, level]
-        slots.task[place] = task
-        slots.curve[place] = curve
-        slots.level[place] = level
-        slots.arrival[place] = workload.arrival_BJ[episode, task]
-        slots.deadline[place] = self._deadline_BJ[episode, task]
-        slots.points_needed[place] = replay.points_needed_CG[curve, level]
-        slots.num_seen[place] = 1
-        slots.log_initial[place] = log_initial
-        slots.log_target[place] = log_target
-        slots.inverse_range[place] = inverse_log_range(log_initial, log_target)
-        slots.initial_loss[place] = replay.ema_CL[curve, 0]
-        slots.target[place] = replay.target_CG[curve, level]
+        return lost_B

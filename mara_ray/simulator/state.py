@@ -40,45 +40,75 @@ class CurveReplay:
         """float64 (C, L)."""
         return np.log(self.ema_CL.astype(np.float64))
 
-    @cached_property
-    def log_target_CG(self) -> np.ndarray:
-        """float64 (C, G)."""
-        return np.log(self.target_CG.astype(np.float64))
 
+class TaskTable:
+    """Tasks in a grid of places: the K slots of B episodes, or all J tasks of each as they arrive.
 
-@dataclass(eq=False)
-class SlotTasks:
-    """The tasks in the K slots of B episodes. In an empty slot the task is -1 and the rest 0."""
+    Each column is a view of one block of integers or of reals, so that a task moves with two copies.
+    In an empty slot `task`, `started` and `ready` are -1 and the rest is 0.
+    """
 
-    task: np.ndarray  # (B, K) int32, number of the task in its episode
-    curve: np.ndarray  # (B, K) int32
-    level: np.ndarray  # (B, K) int32
-    arrival: np.ndarray  # (B, K) int32
-    deadline: np.ndarray  # (B, K) int32, cut at T
-    points_needed: np.ndarray  # (B, K) int32
-    num_seen: np.ndarray  # (B, K) int32, points seen: 1 + whole points of service, at most L
-    service: np.ndarray  # (B, K) float64, points of service received
-    progress: np.ndarray  # (B, K) float64, q
-    log_initial: np.ndarray  # (B, K) float64
-    log_target: np.ndarray  # (B, K) float64
-    inverse_range: np.ndarray  # (B, K) float64, 1 / log(L0 / target)
-    initial_loss: np.ndarray  # (B, K) float32
-    target: np.ndarray  # (B, K) float32
+    INTEGERS = (
+        "task",  # number of the task in its episode
+        "curve",
+        "level",
+        "arrival",
+        "deadline",  # cut at T
+        "points_needed",  # points that must be seen until the target is met; NEVER if it is not
+        "num_seen",  # points seen: 1 + whole points of service, at most L
+        "started",  # step of the first service; -1 not yet
+        "ready",  # step in which point READY_POINTS was seen; -1 not yet
+    )
+    REALS = (
+        "service",  # points of service received
+        "progress",  # q
+        "initial_loss",
+        "target",
+        "log_initial",
+        "log_target",
+        "inverse_range",  # 1 / log(L0 / target)
+    )
 
-    @classmethod
-    def empty(cls, num_episodes: int, num_slots: int) -> SlotTasks:
-        """Slots without tasks."""
-        shape = (num_episodes, num_slots)
-        integers = [np.zeros(shape, np.int32) for _ in range(6)]
-        doubles = [np.zeros(shape) for _ in range(5)]
-        singles = [np.zeros(shape, np.float32) for _ in range(2)]
-        return cls(np.full(shape, -1, np.int32), *integers, *doubles, *singles)
+    task: np.ndarray
+    curve: np.ndarray
+    level: np.ndarray
+    arrival: np.ndarray
+    deadline: np.ndarray
+    points_needed: np.ndarray
+    num_seen: np.ndarray
+    started: np.ndarray
+    ready: np.ndarray
+    service: np.ndarray
+    progress: np.ndarray
+    initial_loss: np.ndarray
+    target: np.ndarray
+    log_initial: np.ndarray
+    log_target: np.ndarray
+    inverse_range: np.ndarray
 
-    def clear(self, episode: np.ndarray, slot: np.ndarray) -> None:
-        """Empty the slots at these places, int (places,) each."""
-        for array in vars(self).values():
-            array[episode, slot] = 0
-        self.task[episode, slot] = -1
+    def __init__(self, num_episodes: int, num_places: int):
+        """A table of empty places: int32 and float64 columns of shape (num_episodes, num_places)."""
+        self._integers = np.zeros((len(self.INTEGERS), num_episodes, num_places), np.int32)
+        self._reals = np.zeros((len(self.REALS), num_episodes, num_places))
+        columns = [
+            *zip(self.INTEGERS, self._integers, strict=True),
+            *zip(self.REALS, self._reals, strict=True),
+        ]
+        for name, column in columns:
+            setattr(self, name, column)
+        self.task[:] = self.started[:] = self.ready[:] = -1
+
+    def clear(self, episode: np.ndarray, place: np.ndarray) -> None:
+        """Empty these places, int (places,) each."""
+        self._integers[:, episode, place] = 0
+        self._reals[:, episode, place] = 0
+        for column in (self.task, self.started, self.ready):
+            column[episode, place] = -1
+
+    def copy(self, episode: np.ndarray, place: np.ndarray, source: TaskTable, task: np.ndarray) -> None:
+        """Copy tasks of the same episodes from another table, int (places,) each."""
+        self._integers[:, episode, place] = source._integers[:, episode, task]
+        self._reals[:, episode, place] = source._reals[:, episode, task]
 
 
 @dataclass(eq=False)
@@ -100,9 +130,10 @@ class Outcomes:
     @classmethod
     def blank(cls, num_episodes: int, num_tasks: int) -> Outcomes:
         """Outcomes before the first step."""
-        steps = [np.full((num_episodes, num_tasks), -1, np.int32) for _ in range(3)]
-        counters = [np.zeros(num_episodes, np.int64) for _ in range(4)]
-        return cls(*steps, np.zeros((num_episodes, num_tasks)), *counters)
+        finished_BJ, started_BJ, ready_BJ = np.full((3, num_episodes, num_tasks), -1, np.int32)
+        full_B, waiting_B, busy_B, switches_B = np.zeros((4, num_episodes), np.int64)
+        service_BJ = np.zeros((num_episodes, num_tasks))
+        return cls(finished_BJ, started_BJ, ready_BJ, service_BJ, full_B, waiting_B, busy_B, switches_B)
 
 
 @dataclass(eq=False)
@@ -110,7 +141,7 @@ class SimulatorState:
     """B episodes in step with one another."""
 
     time: int  # the current step t
-    slots: SlotTasks
+    slots: TaskTable  # of B x K places
     waiting_BJ: np.ndarray  # bool, the task is in the outer queue
     node_slot_BM: np.ndarray  # int32, slot (1..K) whose task the node holds; 0 none
     node_delay_BM: np.ndarray  # int32, steps of switching the node still owes
@@ -121,7 +152,7 @@ class SimulatorState:
         """Step 0, before any arrival."""
         return cls(
             time=0,
-            slots=SlotTasks.empty(num_episodes, num_slots),
+            slots=TaskTable(num_episodes, num_slots),
             waiting_BJ=np.zeros((num_episodes, num_tasks), bool),
             node_slot_BM=np.zeros((num_episodes, num_nodes), np.int32),
             node_delay_BM=np.zeros((num_episodes, num_nodes), np.int32),

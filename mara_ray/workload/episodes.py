@@ -136,7 +136,7 @@ def draw_workload(
         path: names of the stream below the seed.
 
     Raises:
-        UserError: there is no curve to draw from, or no step for a probability to hold in.
+        UserError: there is no curve to draw from.
     """
     if len(rows) == 0:
         raise UserError("workload: no accepted curve in this set and split; generate more curves")
@@ -147,7 +147,8 @@ def draw_workload(
     padded_4BJ = np.full((4, num_episodes, max(1, int(num_tasks_B.max(initial=0)))), PADDING, np.int32)
     for number, episode in enumerate(episodes):
         padded_4BJ[:, number, : episode.shape[1]] = episode
-    return Workload(*padded_4BJ, num_tasks_B)
+    arrival_BJ, deadline_BJ, curve_BJ, level_BJ = padded_4BJ
+    return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, num_tasks_B)
 
 
 def _draw_episode(
