@@ -1,4 +1,4 @@
-"""The run configuration: typed sections, YAML presets, dotted overrides and a stable hash.
+"""The run configuration: typed sections, YAML presets and dotted overrides.
 
 `load_config("quick", ["workload.arrival_probability=0.05"])` reads a preset, applies the overrides
 and validates the whole. Every field says what it is; an unknown key is refused with the nearest
@@ -8,8 +8,6 @@ valid one.
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -181,13 +179,6 @@ def load_config(preset: str, overrides: list[str] | tuple[str, ...] = ()) -> Run
         return RunConfig.model_validate(tree)
     except ValidationError as error:
         raise UserError(_first_problem(error)) from error
-
-
-def config_hash(*sections: Section | int | str) -> str:
-    """A stable 16-digit hash of configuration sections (key order and defaults do not matter)."""
-    payload = [part.model_dump(mode="json") if isinstance(part, Section) else part for part in sections]
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _read_preset(preset: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Connect to Ray: a private local one, or a cluster by its address."""
+"""Connect to Ray, a private local one or a cluster by its address, and wait for tasks there."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 
 from mara_ray.config import ClusterConfig
-from mara_ray.errors import MachineError, UserError
+from mara_ray.errors import MachineError, MaraError, UserError
 
 REACH_SECONDS = 5.0
+TICK_SECONDS = 1.0
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty SETTINGS
 SETTINGS_FRAME = b"\x04"  # the type of the frame a gRPC server sends first (RFC 9113, section 3.4)
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 
 
-@contextmanager
-def connected(cluster: ClusterConfig) -> Iterator[None]:
-    """Hold a Ray connection; one that exists already (a job's, a test's) is used and left alone.
+def connect(cluster: ClusterConfig) -> None:
+    """Connect to Ray until the process ends; a connection that exists already is used.
 
     Raises:
         UserError: the address is malformed.
         MachineError: no Ray answers at the address, or a private one cannot be started.
     """
     if ray.is_initialized():
-        yield
         return
     address = cluster.address or os.environ.get("RAY_ADDRESS")
     if address not in (None, "auto", "local"):
@@ -50,10 +49,6 @@ def connected(cluster: ClusterConfig) -> Iterator[None]:
         reason = str(error).splitlines()[0]
         where = "start on this machine" if private else f"connect to {address}"
         raise MachineError(f"Ray: could not {where} ({reason}); see `mara doctor`") from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def check_reachable(address: str) -> None:
@@ -80,3 +75,25 @@ def check_reachable(address: str) -> None:
         raise MachineError(
             f"cluster.address: what answers at {address} is not Ray; free the port, or {remedy}"
         )
+
+
+def wait_for(tasks: Sequence[ray.ObjectRef], tick: Callable[[int], None]) -> None:
+    """Wait until all tasks are done; `tick` is told once a second how many are.
+
+    Raises:
+        MaraError: what a task raised, as it was.
+        MachineError: a task's worker died more often than Ray tries again.
+    """
+    pending = list(tasks)
+    while pending:
+        done, pending = ray.wait(pending, num_returns=len(pending), timeout=TICK_SECONDS)
+        tick(len(tasks) - len(pending))
+        try:
+            ray.get(done)
+        except RayTaskError as error:
+            if isinstance(error.cause, MaraError):
+                raise error.cause from error
+            raise
+        except RayError as error:
+            reason = str(error).splitlines()[0]
+            raise MachineError(f"Ray: a task was lost ({reason}); run again to go on from here") from error

@@ -13,7 +13,7 @@ from mara_ray import __version__
 from mara_ray.config import ClusterConfig, TrackingConfig
 from mara_ray.curves.datasets import missing_data
 from mara_ray.errors import MaraError
-from mara_ray.experiments.cluster import connected
+from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.tracking import wandb_mode
 
 PACKAGES = ("ray", "torch", "numpy", "pandas", "pyarrow", "scipy", "wandb", "gymnasium")
@@ -26,9 +26,9 @@ def diagnose(cluster: ClusterConfig, tracking: TrackingConfig) -> dict[str, Any]
         {"versions", "cores", "gpus", "ray", "wandb_mode", "data"}; `ray` is "ok" or why it is not.
     """
     try:
-        with connected(cluster):
-            resources = ray.cluster_resources()
-            answer, cores, gpus = "ok", int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+        connect(cluster)
+        resources = ray.cluster_resources()
+        answer, cores, gpus = "ok", int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     except MaraError as error:
         answer, cores, gpus = str(error), os.cpu_count() or 1, 0
     versions = {"mara_ray": __version__, "python": platform.python_version()}

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from mara_ray import __version__, progress
 from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
-from mara_ray.config import RunConfig, config_hash
+from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.experiments.tracking import tracked
 
@@ -61,7 +63,7 @@ class Stage:
     name: str
     needs: tuple[str, ...]
     settings: Callable[[RunConfig], str]
-    outputs: tuple[str, ...]
+    outputs: Callable[[RunConfig], tuple[str, ...]]
     metrics: Callable[[Run], dict[str, Path]]
     work: Callable[[Run, progress.Report], dict[str, Any]]
 
@@ -116,13 +118,19 @@ def is_done(run: Run, stage: Stage, inputs: str) -> bool:
     return all(path.exists() and file_hash(path) == value for path, value in outputs)
 
 
-def config_part(*names: str) -> Callable[[RunConfig], str]:
-    """A stage's settings: the run's seed and the named configuration sections."""
+def config_parts(*paths: str) -> Callable[[RunConfig], str]:
+    """A stage's settings: the run's seed and the configuration's sections or fields at dotted paths."""
 
     def settings(config: RunConfig) -> str:
-        return config_hash(config.seed, *(getattr(config, name) for name in names))
+        tree = config.model_dump(mode="json")
+        return hash_of(config.seed, [reduce(getitem, path.split("."), tree) for path in paths])
 
     return settings
+
+
+def files(*names: str) -> Callable[[RunConfig], tuple[str, ...]]:
+    """Outputs that do not depend on the configuration."""
+    return lambda config: names
 
 
 def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
@@ -137,7 +145,7 @@ def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
     records = _records(run)
     records[stage.name] = {
         "inputs": inputs,
-        "outputs": {name: file_hash(run.directory / name) for name in stage.outputs},
+        "outputs": {name: file_hash(run.directory / name) for name in stage.outputs(run.config)},
         "wall_s": round(time.monotonic() - started, 2),
         "driver_cpu_s": round(time.process_time() - started_cpu, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

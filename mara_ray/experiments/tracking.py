@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from tensorboardX import SummaryWriter
 
-from mara_ray.config import RunConfig, TrackingConfig, config_hash
+from mara_ray.artifacts import hash_of
+from mara_ray.config import RunConfig, TrackingConfig
 from mara_ray.errors import UserError
 
 FOLLOW_SECONDS = 1.0
@@ -91,7 +92,7 @@ def _wandb_run(config: RunConfig, run_directory: Path, stage: str) -> Iterator[A
     (directory / "wandb").mkdir(parents=True, exist_ok=True)
     run = wandb.init(
         project=config.tracking.project,
-        group=config_hash(config),
+        group=hash_of(config.model_dump(mode="json")),
         job_type=stage,
         name=f"{config.name}-{stage}",
         config=config.model_dump(mode="json"),

@@ -13,13 +13,13 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 from mara_ray.config import ClusterConfig
 from mara_ray.errors import MachineError, UserError
-from mara_ray.experiments.cluster import connected
+from mara_ray.experiments.cluster import connect
 
 
 def test_nothing_answers() -> None:
     started = time.monotonic()
     with pytest.raises(MachineError, match=r"nothing answers at 127\.0\.0\.1:1 "):
-        connected(ClusterConfig(address="127.0.0.1:1")).__enter__()
+        connect(ClusterConfig(address="127.0.0.1:1"))
     assert time.monotonic() - started < 10
 
 
@@ -28,13 +28,13 @@ def test_a_port_taken_by_something_else() -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"127.0.0.1:{server.server_port}"
     with pytest.raises(MachineError, match="is not Ray; free the port"):
-        connected(ClusterConfig(address=address)).__enter__()
+        connect(ClusterConfig(address=address))
     server.shutdown()
 
 
 def test_malformed_address() -> None:
     with pytest.raises(UserError, match="'nowhere' is not host:port"):
-        connected(ClusterConfig(address="nowhere")).__enter__()
+        connect(ClusterConfig(address="nowhere"))
 
 
 def test_cluster_yaml_is_valid() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mara_ray.config import load_config
 from mara_ray.errors import UserError
-from mara_ray.experiments.pipeline import Run, Stage, config_part, run_stages
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, run_stages
 
 
 class Recorder:
@@ -24,7 +24,7 @@ class Recorder:
             (run.folder(name) / "out").write_text(getattr(run.config, section).model_dump_json())
             return {}
 
-        return Stage(name, needs, config_part(section), (f"{name}/out",), lambda run: {}, work)
+        return Stage(name, needs, config_parts(section), files(f"{name}/out"), lambda run: {}, work)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_stage_that_died_runs_again_in_what_it_left(tmp_path) -> None:
         (run.folder("only") / "out").write_text(left.read_text())
         return {}
 
-    stages = (Stage("only", (), config_part("curves"), ("only/out",), lambda run: {}, work),)
+    stages = (Stage("only", (), config_parts("curves"), files("only/out"), lambda run: {}, work),)
     with pytest.raises(RuntimeError):
         run_stages(run_of(tmp_path), stages, "only")
     assert run_stages(run_of(tmp_path), stages, "only") == ["only"]
@@ -95,6 +95,15 @@ def test_unknown_stage_busy_and_unwritable_directory(tmp_path, recorder) -> None
         run_stages(run_of(tmp_path), recorder.stages, "first")
         return {}
 
-    stages = (Stage("only", (), config_part("curves"), (), lambda run: {}, work),)
+    stages = (Stage("only", (), config_parts("curves"), files(), lambda run: {}, work),)
     with pytest.raises(UserError, match="another run is at work"):
         run_stages(run_of(tmp_path), stages, "only")
+
+
+def test_settings_see_only_their_paths() -> None:
+    settings = config_parts("workload", "predictor.warmup_points")
+    plain = settings(load_config("quick"))
+    assert settings(load_config("quick", ["predictor.epochs=7"])) == plain
+    assert settings(load_config("quick", ["predictor.warmup_points=7"])) != plain
+    assert settings(load_config("quick", ["workload.window_steps=7"])) != plain
+    assert settings(load_config("quick", ["seed=7"])) != plain

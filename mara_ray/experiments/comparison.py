@@ -1,0 +1,126 @@
+"""The frozen comparison: every method on the same episodes, a cell (set, load, workload root) at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import ray
+import torch
+
+from mara_ray.allocator.mat.policy import MATAllocator
+from mara_ray.allocator.methods import Method, method_named
+from mara_ray.allocator.protocol import Allocator
+from mara_ray.artifacts import written_whole
+from mara_ray.config import RunConfig
+from mara_ray.curves.bank import CurveBank
+from mara_ray.evaluation.metrics import UNTRAINED, bound_rows, episode_rows
+from mara_ray.evaluation.rollout import Rollout, rollout
+from mara_ray.experiments.pipeline import Run
+from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.state import CurveReplay
+from mara_ray.workload.episodes import Workload, draw_workload
+
+REFERENCES = ("oracle_online",)  # stands in every comparison, asked for or not
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One frozen workload of the comparison."""
+
+    set_name: str
+    load: float
+    root: int
+
+    @property
+    def name(self) -> str:
+        """For files."""
+        return f"{self.set_name}-p{self.load:g}-root{self.root}"
+
+
+def all_cells(config: RunConfig) -> list[Cell]:
+    """The cells of a configuration."""
+    evaluation = config.evaluation
+    return [
+        Cell(set_name, load, root)
+        for load in evaluation.loads
+        for set_name in evaluation.sets
+        for root in range(evaluation.num_roots)
+    ]
+
+
+def draw_cell(config: RunConfig, bank: CurveBank, cell: Cell) -> Workload:
+    """Draw a cell's episodes over the test curves of its set."""
+    rows = bank.rows(cell.set_name, "test")
+    path = ("workloads", cell.set_name, f"{cell.load:g}", cell.root)
+    return draw_workload(
+        config.workload, rows, cell.load, config.evaluation.episodes_per_root, config.seed, *path
+    )
+
+
+def workload_path(run: Run, cell: Cell) -> Path:
+    """Where a cell's episodes are frozen."""
+    return run.folder("workloads") / f"{cell.name}.npz"
+
+
+def policy_directory(run: Run, forecast: str, training_seed: int) -> Path:
+    """Where the policy of a forecast and training seed lies."""
+    return run.folder("allocator") / f"{forecast}-seed{training_seed}"
+
+
+def allocators(run: Run, method: Method) -> Iterator[tuple[int, Allocator]]:
+    """A method's allocators, with their training seeds.
+
+    Raises:
+        UserError: a trained policy is missing or damaged.
+    """
+    if method.make is not None:
+        yield UNTRAINED, method.make()
+        return
+    for training_seed in range(run.config.allocator.num_seeds):
+        yield training_seed, MATAllocator.load(policy_directory(run, method.forecast, training_seed))
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What a comparison is played with, loaded once."""
+
+    run: Run
+    replay: CurveReplay
+    simulator: Simulator
+
+    @classmethod
+    def load(cls, run: Run) -> Arena:
+        """Read the bank and set up the pool of nodes."""
+        config = run.config
+        bank = CurveBank.read(run.folder("curves") / "bank.parquet")
+        replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
+        return cls(run, replay, Simulator(config.simulator, config.workload.episode_steps, replay))
+
+    def play(self, name: str, workload: Workload) -> Iterator[tuple[int, Rollout]]:
+        """Play a workload under a method, once for each of its training seeds."""
+        method = method_named(name)
+        table = ForecastTable.load(self.run.folder("forecasts") / method.forecast)
+        for training_seed, allocator in allocators(self.run, method):
+            yield training_seed, rollout(self.simulator, table, allocator, workload)
+
+
+@ray.remote(num_cpus=1)
+def compare_cell(run: Run, cell: Cell, path: Path) -> None:
+    """Play one cell under every method, and write its rows and its bounds' rows to `path`."""
+    torch.set_num_threads(1)
+    arena = Arena.load(run)
+    workload = Workload.load(workload_path(run, cell))
+    place = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
+    parts = [
+        episode_rows(played, method=name, training_seed=training_seed, **place)
+        for name in (*run.config.evaluation.methods, *REFERENCES)
+        for training_seed, played in arena.play(name, workload)
+    ]
+    seconds = run.config.evaluation.milp_seconds
+    parts.append(bound_rows(workload, arena.replay, run.config.simulator, seconds=seconds, **place))
+    with written_whole(path) as temporary:
+        pd.concat(parts, ignore_index=True).to_parquet(temporary, index=False)

@@ -1,0 +1,229 @@
+"""The stages of a run, in order: curves, predictor, forecasts, workloads, allocator, evaluation, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import ray
+
+from mara_ray.allocator.mat.algorithm import train_policy
+from mara_ray.allocator.methods import method_named
+from mara_ray.artifacts import write_json, written_whole
+from mara_ray.config import RunConfig
+from mara_ray.curves.bank import CurveBank
+from mara_ray.curves.generate import generate_bank
+from mara_ray.errors import UserError
+from mara_ray.experiments.cluster import connect, wait_for
+from mara_ray.experiments.comparison import (
+    all_cells,
+    compare_cell,
+    draw_cell,
+    policy_directory,
+    workload_path,
+)
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
+from mara_ray.experiments.reporting import make_report
+from mara_ray.predictor.evaluate import evaluate_predictors
+from mara_ray.predictor.flow import FlowPredictor
+from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
+from mara_ray.predictor.parametric import WLSPredictor
+from mara_ray.predictor.train import train_predictor
+from mara_ray.progress import Report
+
+
+def read_bank(run: Run) -> CurveBank:
+    """The run's curve bank."""
+    return CurveBank.read(run.folder("curves") / "bank.parquet")
+
+
+def make_curves(run: Run, report: Report) -> dict[str, Any]:
+    """Train the learning tasks."""
+    connect(run.config.cluster)
+    bank = generate_bank(run.config.curves, run.config.seed, run.folder("curves"), report)
+    return {"curves": len(bank), "accepted": int(bank.accepted.sum()), "hash": bank.content_hash}
+
+
+def make_predictor(run: Run, report: Report) -> dict[str, Any]:
+    """Train the flow-matching predictor."""
+    connect(run.config.cluster)
+    predictor = train_predictor(
+        run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report
+    )
+    return {"hash": predictor.content_hash}
+
+
+def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
+    """Predict every prefix of the bank once with each predictor, and compare them on test curves."""
+    bank = read_bank(run)
+    target_CG = bank.target_losses(run.config.workload.target_fractions)
+    warmup_points = run.config.predictor.warmup_points
+    predictors = (FlowPredictor.load(run.folder("predictor")), WLSPredictor(warmup_points), OraclePredictor())
+    tables = {
+        predictor.name: ForecastTable.build(
+            predictor, bank, target_CG, run.folder("forecasts") / predictor.name, report
+        )
+        for predictor in predictors
+    }
+    evaluation = evaluate_predictors(tables, bank, target_CG, run.config.seed)
+    write_json(run.folder("forecasts") / "evaluation.json", evaluation)
+    return {name: table.predictor_hash for name, table in tables.items()}
+
+
+def make_workloads(run: Run, report: Report) -> dict[str, Any]:
+    """Freeze the evaluation episodes."""
+    bank, cells, tasks = read_bank(run), all_cells(run.config), 0
+    for number, cell in enumerate(cells):
+        workload = draw_cell(run.config, bank, cell)
+        workload.save(workload_path(run, cell))
+        tasks += int(workload.num_tasks_B.sum())
+        report(number + 1, len(cells), cell.name)
+    return {"workloads": len(cells), "tasks": tasks}
+
+
+@ray.remote(num_cpus=1)
+def _train_policy(run: Run, forecast: str, training_seed: int) -> None:
+    train_policy(
+        run.config,
+        forecast,
+        training_seed,
+        run.folder("curves") / "bank.parquet",
+        run.folder("forecasts") / forecast,
+        policy_directory(run, forecast, training_seed),
+    )
+
+
+def policy_metrics(run: Run) -> dict[str, Path]:
+    """The metrics file of every policy."""
+    return {
+        f"{forecast}-seed{training_seed}": policy_directory(run, forecast, training_seed) / "metrics.jsonl"
+        for forecast in run.config.allocator.forecasts
+        for training_seed in range(run.config.allocator.num_seeds)
+    }
+
+
+def make_policies(run: Run, report: Report) -> dict[str, Any]:
+    """Train the policies, several at a time."""
+    allocator, metrics = run.config.allocator, policy_metrics(run)
+    total = len(metrics) * allocator.updates
+
+    def tick(finished: int) -> None:
+        lines = sum(max(0, path.read_bytes().count(b"\n") - 1) for path in metrics.values() if path.is_file())
+        report(lines, total, f"updates; {finished} of {len(metrics)} policies finished")
+
+    connect(run.config.cluster)
+    tasks = [
+        _train_policy.remote(run, forecast, training_seed)
+        for forecast in allocator.forecasts
+        for training_seed in range(allocator.num_seeds)
+    ]
+    wait_for(tasks, tick)
+    return {"policies": len(tasks)}
+
+
+def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
+    """Play every cell under every method."""
+    for name in run.config.evaluation.methods:
+        forecast = method_named(name).forecast
+        if method_named(name).make is None and forecast not in run.config.allocator.forecasts:
+            raise UserError(
+                f"evaluation.methods: {name!r} needs a policy trained on {forecast!r} forecasts;"
+                " add it to allocator.forecasts"
+            )
+    parts = {
+        cell: run.folder("evaluation") / "parts" / f"{cell.name}.parquet" for cell in all_cells(run.config)
+    }
+    connect(run.config.cluster)
+    tasks = [compare_cell.remote(run, cell, path) for cell, path in parts.items() if not path.is_file()]
+    done_before = len(parts) - len(tasks)
+    wait_for(tasks, lambda finished: report(done_before + finished, len(parts), "workloads"))
+    rows = pd.concat([pd.read_parquet(path) for path in parts.values()], ignore_index=True)
+    with written_whole(run.folder("evaluation") / "episodes.parquet") as temporary:
+        rows.to_parquet(temporary, index=False)
+    completed = rows.groupby("method")[["completed", "tasks"]].sum()
+    return {
+        f"completion/{name}": 100.0 * row["completed"] / row["tasks"] for name, row in completed.iterrows()
+    }
+
+
+def no_metrics(run: Run) -> dict[str, Path]:
+    """A stage without a metrics file."""
+    return {}
+
+
+def predictor_metrics(run: Run) -> dict[str, Path]:
+    """The predictor's metrics file."""
+    return {"fm": run.folder("predictor") / "metrics.jsonl"}
+
+
+def policy_files(config: RunConfig) -> tuple[str, ...]:
+    """What stands for the trained policies."""
+    return tuple(
+        f"allocator/{forecast}-seed{training_seed}/{name}"
+        for forecast in config.allocator.forecasts
+        for training_seed in range(config.allocator.num_seeds)
+        for name in ("policy.safetensors", "policy.json")
+    )
+
+
+EPISODES = ("evaluation.sets", "evaluation.loads", "evaluation.num_roots", "evaluation.episodes_per_root")
+
+STAGES = (
+    Stage(
+        name="curves",
+        needs=(),
+        settings=config_parts("curves.configurations", "curves.length_points", "curves.batches_per_point"),
+        outputs=files("curves/bank.parquet"),
+        metrics=no_metrics,
+        work=make_curves,
+    ),
+    Stage(
+        name="predictor",
+        needs=("curves",),
+        settings=config_parts("predictor"),
+        outputs=files("predictor/weights.safetensors", "predictor/predictor.json"),
+        metrics=predictor_metrics,
+        work=make_predictor,
+    ),
+    Stage(
+        name="forecasts",
+        needs=("curves", "predictor"),
+        settings=config_parts("predictor.warmup_points", "workload.target_fractions"),
+        outputs=files("forecasts/fm", "forecasts/wls", "forecasts/oracle", "forecasts/evaluation.json"),
+        metrics=no_metrics,
+        work=make_forecasts,
+    ),
+    Stage(
+        name="workloads",
+        needs=("curves",),
+        settings=config_parts("workload", *EPISODES),
+        outputs=files("workloads"),
+        metrics=no_metrics,
+        work=make_workloads,
+    ),
+    Stage(
+        name="allocator",
+        needs=("curves", "forecasts"),
+        settings=config_parts("workload", "simulator", "allocator"),
+        outputs=policy_files,
+        metrics=policy_metrics,
+        work=make_policies,
+    ),
+    Stage(
+        name="evaluation",
+        needs=("curves", "forecasts", "workloads", "allocator"),
+        settings=config_parts("simulator", *EPISODES, "evaluation.methods", "evaluation.milp_seconds"),
+        outputs=files("evaluation/episodes.parquet"),
+        metrics=no_metrics,
+        work=make_evaluation,
+    ),
+    Stage(
+        name="report",
+        needs=("curves", "predictor", "forecasts", "workloads", "allocator", "evaluation"),
+        settings=config_parts("name", "evaluation.bootstrap_resamples"),
+        outputs=files("summary.json", "report.html"),
+        metrics=no_metrics,
+        work=make_report,
+    ),
+)
