@@ -1,0 +1,302 @@
+"""PPO for the Multi-Agent Transformer: RLlib's configuration, and the training of one policy.
+
+Training keeps, in the policy's directory,
+  checkpoints/<update>/   RLlib's checkpoint, the progress so far, and the best weights so far,
+  metrics.jsonl           one line an update, line 0 being the untrained policy,
+  policy.safetensors/json the best weights by validation, written last.
+A killed training goes on from its last checkpoint; with no remote EnvRunner the outcome is the same to
+the bit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+from ray.rllib.core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EPISODE_RETURN_MEAN,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    WEIGHTS_SEQ_NO,
+)
+
+from mara_ray.allocator.mat.connectors import TeamBatch
+from mara_ray.allocator.mat.env_runner import COMPLETED, DECISIONS, TASKS, BatchedEnvRunner
+from mara_ray.allocator.mat.learner import CLIPPED_KEY, KL_KEY, MATLearner
+from mara_ray.allocator.mat.module import SHARED, module_of_node, module_spec
+from mara_ray.allocator.mat.network import MAT, NetworkShape
+from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights, save_weights
+from mara_ray.artifacts import read_json, write_json, written_whole
+from mara_ray.config import RunConfig
+from mara_ray.errors import MachineError, UserError
+from mara_ray.progress import Report, silent
+from mara_ray.seeding import seed_integer
+from mara_ray.simulator.decisions import nodes_alike
+from mara_ray.simulator.env import NodesEnv, World
+
+Algorithm = Any  # RLlib's own type says Optional of parts that a built algorithm always has
+BEST_FILE = "best.safetensors"
+MAX_WEIGHT_SYNCS_IN_FLIGHT = 8  # RLlib drops a sync over the limit, and its default is 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training has come: the update reached, and the best validation so far."""
+
+    update: int
+    best_update: int
+    best_completion: float
+
+
+def train_policy(
+    config: RunConfig,
+    forecast: str,
+    training_seed: int,
+    bank_path: Path,
+    table_directory: Path,
+    directory: Path,
+    report: Report = silent,
+) -> None:
+    """Train one policy and write it to `directory`; Ray is initialised already.
+
+    The checkpoint kept is the one with the highest completion on the frozen validation episodes, the
+    earliest of equals. A directory that holds a whole policy is left as it is.
+
+    Args:
+        config: the run's configuration.
+        forecast: name of the predictor that filled the table.
+        training_seed: which of the policies of this forecast; a path of the run's seed.
+        bank_path: the curves.
+        table_directory: their forecasts.
+        directory: where to.
+        report: called after each update.
+
+    Raises:
+        UserError: the bank or table is missing or damaged, or is not of the forecast named.
+    """
+    if is_trained(directory):
+        return
+    torch.set_num_threads(1)  # the tensors are small, and sums must not depend on the number of threads
+    directory.mkdir(parents=True, exist_ok=True)
+    algorithm = build_algorithm(config, training_seed, bank_path, table_directory)
+    try:
+        world: World = algorithm.env_runner.world
+        if world.table.name != forecast:
+            raise UserError(
+                f"forecast: {table_directory} holds the forecasts of {world.table.name!r}, not {forecast!r};"
+                " make the table again with `mara predictor train`"
+            )
+        best = _train(algorithm, config, world, directory, report)
+        facts = {
+            "forecast": forecast,
+            "training_seed": training_seed,
+            "update": best.best_update,
+            "validation_completion": best.best_completion,
+            "bank_hash": world.table.bank_hash,
+            "predictor_hash": world.table.predictor_hash,
+        }
+        network = MAT(network_shape(config))
+        load_weights(network, directory / BEST_FILE)
+        MATAllocator(network, facts).save(directory)
+    finally:
+        algorithm.stop()
+        shutil.rmtree(algorithm.logdir, ignore_errors=True)
+
+
+def build_algorithm(
+    config: RunConfig, training_seed: int, bank_path: Path, table_directory: Path
+) -> Algorithm:
+    """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
+    allocator, simulator = config.allocator, config.simulator
+    steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
+    seed = seed_integer(config.seed, "allocator", "network", training_seed)
+    connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=seed)
+    env_config = {
+        "run": config,
+        "bank_path": Path(bank_path),
+        "table_directory": Path(table_directory),
+        "training_seed": training_seed,
+    }
+    settings: Any = PPOConfig()
+    settings = (
+        settings.api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+        .environment(NodesEnv, env_config=env_config, disable_env_checking=True)
+        .framework("torch")
+        .debugging(seed=seed, log_level="ERROR")
+        .multi_agent(policies={SHARED}, policy_mapping_fn=module_of_node)
+        .rl_module(
+            rl_module_spec=module_spec(network_shape(config), simulator.num_nodes, simulator.num_slots)
+        )
+        .env_runners(
+            env_runner_cls=BatchedEnvRunner,
+            num_env_runners=allocator.num_env_runners,
+            batch_mode="complete_episodes",
+            max_requests_in_flight_per_env_runner=MAX_WEIGHT_SYNCS_IN_FLIGHT,
+            merge_env_runner_states=False,
+            broadcast_env_runner_states=False,
+        )
+        .learners(
+            num_learners=0,
+            learner_class=MATLearner,
+            learner_connector=lambda observation_space, action_space: connector,
+            add_default_connectors_to_learner_pipeline=False,
+        )
+        .training(
+            train_batch_size_per_learner=steps_per_update,
+            minibatch_size=allocator.minibatch_rows,
+            num_epochs=1,  # `TeamBatch` lays out all epochs
+            shuffle_batch_per_epoch=False,
+            lr=[[0, allocator.learning_rate], [steps_per_update * allocator.updates, 0.0]],
+            gamma=1.0,
+            lambda_=allocator.gae_lambda,
+            clip_param=allocator.clip,
+            use_kl_loss=False,
+            vf_loss_coeff=allocator.value_weight,
+            entropy_coeff=[[0, allocator.entropy_start], [steps_per_update * allocator.updates, 0.0]],
+            grad_clip=allocator.gradient_clip,
+            grad_clip_by="global_norm",
+        )
+    )
+    algorithm = settings.build_algo()
+    synchronise(algorithm)
+    return algorithm
+
+
+def network_shape(config: RunConfig) -> NetworkShape:
+    """The network of a configuration."""
+    allocator = config.allocator
+    return NetworkShape(
+        allocator.width, allocator.num_heads, allocator.num_blocks, nodes_alike(config.simulator)
+    )
+
+
+def synchronise(algorithm: Algorithm) -> None:
+    """Give every EnvRunner the learner's weights, and wait until all have them.
+
+    RLlib sends weights without waiting, and may drop them: after building or restoring, remote runners
+    could sample with other weights.
+
+    Raises:
+        MachineError: a runner does not take the weights.
+    """
+    state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}")
+    weights = state[COMPONENT_LEARNER]
+    reference = ray.put({key: weights[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)})
+
+    def take(runner: BatchedEnvRunner) -> int:
+        runner.set_state(ray.get(reference))
+        return runner._weights_seq_no
+
+    sequences = algorithm.env_runner_group.foreach_env_runner(take)
+    if set(sequences) != {weights[WEIGHTS_SEQ_NO]}:
+        raise MachineError(
+            f"EnvRunners: weights {sequences} in place of {weights[WEIGHTS_SEQ_NO]}; run again"
+        )
+
+
+def validate(network: MAT, world: World) -> float:
+    """Completion, in percent of all tasks, of greedy decoding on the frozen validation episodes."""
+    allocator, workload = MATAllocator(network, {}), world.validation_workload()
+    env, num_completed = world.batched(), 0
+    env.reset(workload)
+    while not env.done:
+        _, observation = env.observe()
+        num_completed += int(env.simulator.step(allocator.allocate(observation)).num_completed_B.sum())
+    return 100.0 * num_completed / max(1, int(workload.num_tasks_B.sum()))
+
+
+def _train(
+    algorithm: Algorithm, config: RunConfig, world: World, directory: Path, report: Report
+) -> Progress:
+    """Train to the last update, from the latest checkpoint on."""
+    allocator, metrics_path = config.allocator, directory / "metrics.jsonl"
+    best_path = directory / BEST_FILE
+    network = algorithm.get_module(SHARED).network
+    progress = _restore(algorithm, directory)
+    if progress is None:
+        completion = validate(network, world)
+        progress = Progress(0, 0, completion)
+        save_weights(network, best_path)
+        metrics_path.write_text(_line({"step": 0, "validation_completion": completion}))
+    for update in range(progress.update + 1, allocator.updates + 1):
+        line = {"step": update} | _metrics(algorithm.train())
+        due = update % allocator.validate_every == 0 or update == allocator.updates
+        if due:
+            network = algorithm.get_module(SHARED).network
+            completion = line["validation_completion"] = validate(network, world)
+            if completion > progress.best_completion:
+                progress = Progress(update, update, completion)
+                save_weights(network, best_path)
+        progress = Progress(update, progress.best_update, progress.best_completion)
+        with open(metrics_path, "a") as file:
+            file.write(_line(line))
+        if due:
+            _checkpoint(algorithm, progress, directory)
+        report(update, allocator.updates, f"best on validation {progress.best_completion:.1f} %")
+    return progress
+
+
+def _metrics(result: dict[str, Any]) -> dict[str, float]:
+    """One line of metrics.jsonl from RLlib's result."""
+    sampled, learned = result[ENV_RUNNER_RESULTS], result[LEARNER_RESULTS][SHARED]
+    return {
+        "env_steps": float(sampled[NUM_ENV_STEPS_SAMPLED_LIFETIME]),
+        "decisions": float(sampled[DECISIONS]),
+        "team_return": float(sampled[EPISODE_RETURN_MEAN]),
+        "train_completion": 100.0 * float(sampled[COMPLETED]) / max(1.0, float(sampled[TASKS])),
+        "policy_loss": float(learned[POLICY_LOSS_KEY]),
+        "value_loss": float(learned[VF_LOSS_KEY]),
+        "entropy": float(learned[ENTROPY_KEY]),
+        "kl": float(learned[KL_KEY]),
+        "clipped": float(learned[CLIPPED_KEY]),
+        "gradient_norm": float(learned["gradients_default_optimizer_global_norm"]),
+    }
+
+
+def _checkpoint(algorithm: Algorithm, progress: Progress, directory: Path) -> None:
+    """Write a whole checkpoint, then remove those before it."""
+    path = _checkpoint_path(directory, progress.update)
+    with written_whole(path) as temporary:
+        algorithm.save_to_path(temporary / "algorithm")
+        shutil.copy(directory / BEST_FILE, temporary / BEST_FILE)
+        write_json(temporary / "progress.json", asdict(progress))
+    for older in path.parent.iterdir():
+        if older != path:
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def _restore(algorithm: Algorithm, directory: Path) -> Progress | None:
+    """Go back to the latest checkpoint, if there is one."""
+    path = _latest_checkpoint(directory)
+    if path is None:
+        return None
+    algorithm.restore_from_path(path / "algorithm")
+    synchronise(algorithm)
+    progress = Progress(**read_json(path / "progress.json"))
+    shutil.copy(path / BEST_FILE, directory / BEST_FILE)
+    lines = (directory / "metrics.jsonl").read_text().splitlines()[: progress.update + 1]
+    with written_whole(directory / "metrics.jsonl") as temporary:
+        temporary.write_text("".join(line + "\n" for line in lines))
+    return progress
+
+
+def _checkpoint_path(directory: Path, update: int) -> Path:
+    return directory / "checkpoints" / f"{update:06d}"
+
+
+def _latest_checkpoint(directory: Path) -> Path | None:
+    whole = sorted((directory / "checkpoints").glob("[0-9]" * 6))
+    return whole[-1] if whole else None
+
+
+def _line(values: dict[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True) + "\n"

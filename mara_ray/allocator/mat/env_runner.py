@@ -1,0 +1,211 @@
+"""An RLlib EnvRunner that steps many episodes at once: one network pass a step, episodes built in bulk.
+
+Axis letters: B episodes, M nodes, K slots, T steps, R decisions.
+RLlib's MultiAgentEnvRunner handles every agent of every environment in Python; here a step of all
+episodes costs a few NumPy calls and one forward pass over those with a decision to make.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.columns import Columns
+from ray.rllib.env import INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import (
+    EPISODE_RETURN_MEAN,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES,
+    WEIGHTS_SEQ_NO,
+)
+
+from mara_ray.allocator.mat.features import Features, encode
+from mara_ray.allocator.mat.module import SHARED, UNIFORM, feature_space, module_of_node
+from mara_ray.seeding import generator
+from mara_ray.simulator.decisions import at_rows
+from mara_ray.simulator.env import World, agent_names
+from mara_ray.workload.episodes import Workload
+
+COMPLETED, TASKS, DECISIONS = "num_completed", "num_tasks", "num_decisions"  # metrics of one sample()
+LARGEST_UNIFORM = np.float32(1 - 1e-6)
+
+
+class BatchedEnvRunner(EnvRunner, Checkpointable):
+    """Samples whole episodes; `env_config` holds the arguments of `World.load` and `training_seed`.
+
+    All randomness is keyed by (seed, worker, weights' number, call), and so independent of what was
+    sampled before: a restored runner goes on as the old one would have.
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        context = self.config.env_config
+        self.world = World.load(context["run"], context["bank_path"], context["table_directory"])
+        self._training_seed: int = context["training_seed"]
+        self.env = self.world.batched()
+        self._weights_seq_no, self._calls = 0, 0
+        self.make_module()
+
+    def make_module(self) -> None:
+        """Build the module; its weights arrive with `set_state`."""
+        self.module = self.config.get_multi_rl_module_spec(spaces=self.get_spaces()).build()
+
+    def get_spaces(self) -> dict[str, Any]:
+        """The spaces of the shared module: features in, a slot out."""
+        simulator = self.world.config.simulator
+        features = feature_space(simulator.num_nodes, simulator.num_slots)
+        action = self.config.rl_module_spec.rl_module_specs[SHARED].action_space
+        return {INPUT_ENV_SPACES: (features, action), SHARED: (features, action)}
+
+    def assert_healthy(self) -> None:
+        """RLlib's check that the runner is built."""
+        assert self.env is not None and self.module is not None
+
+    def sample(self, **kwargs: Any) -> list[MultiAgentEpisode]:
+        """Run this runner's share of the update's episodes from start to end."""
+        num_episodes = self._share()
+        path = (self._training_seed, self.worker_index or 0, self._weights_seq_no, self._calls)
+        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path)
+        rng = generator(self.world.config.seed, "allocator", "actions", *path)
+        episodes, reward_B = self._run(workload, rng, "-".join(f"{part:06d}" for part in path))
+        self._calls += 1
+        steps = num_episodes * self.world.config.workload.episode_steps
+        for name, value in (
+            (NUM_ENV_STEPS_SAMPLED, steps),
+            (NUM_EPISODES, num_episodes),
+            (COMPLETED, float(reward_B.sum())),
+            (TASKS, int(workload.num_tasks_B.sum())),
+            (DECISIONS, sum(len(episode) for episode in episodes)),
+        ):
+            self.metrics.log_value(name, value, reduce="sum")
+        self.metrics.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum")
+        self.metrics.log_value(EPISODE_RETURN_MEAN, float(reward_B.mean()), window=1)  # the team's, once
+        return episodes
+
+    def get_metrics(self) -> Any:
+        """What was logged since the last call."""
+        return self.metrics.reduce()
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """The module's weights and their number."""
+        state: dict[str, Any] = {}
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
+            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over weights, unless those held are as new (number 0 forces)."""
+        if COMPONENT_RL_MODULE not in state:
+            return
+        sequence = state.get(WEIGHTS_SEQ_NO, 0)
+        if sequence == 0 or sequence > self._weights_seq_no:
+            self.module.set_state(state[COMPONENT_RL_MODULE])
+            self._weights_seq_no, self._calls = sequence, 0
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple, dict[str, Any]]:
+        """How RLlib rebuilds the runner."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """RLlib writes the module by itself."""
+        return [(COMPONENT_RL_MODULE, self.module)]
+
+    def _share(self) -> int:
+        total = self.world.config.allocator.episodes_per_update
+        if not self.num_workers:
+            return total
+        return total // self.num_workers + (self.worker_index <= total % self.num_workers)
+
+    def _run(
+        self, workload: Workload, rng: np.random.Generator, name: str
+    ) -> tuple[list[MultiAgentEpisode], np.ndarray]:
+        """Run a workload to its end; returns the episodes and the return of each, (B,)."""
+        num_steps, num_episodes = self.world.config.workload.episode_steps, len(workload.num_tasks_B)
+        shape = (num_steps, num_episodes, self.world.config.simulator.num_nodes)
+        uniform_TBM = np.minimum(rng.random(shape, np.float32), LARGEST_UNIFORM)
+        reward_TB = np.zeros((num_steps, num_episodes))
+        steps: list[tuple[np.ndarray, Features, dict[str, np.ndarray]]] = []
+        self.env.reset(workload)
+        for step in range(num_steps):
+            rows, observation = self.env.observe()
+            features = encode(at_rows(observation, rows))
+            outputs = self._decide(features, uniform_TBM[step, rows]) if len(rows) else {}
+            action_RM = outputs.get(Columns.ACTIONS, np.empty((0, shape[2]), np.int64))
+            reward_TB[step] = self.env.step(rows, action_RM, observation)
+            if len(rows):
+                steps.append((np.stack((rows, np.full_like(rows, step))), features, outputs))
+        return self._episodes(steps, reward_TB, name), reward_TB.sum(0)
+
+    def _decide(self, features: Features, uniform_RM: np.ndarray) -> dict[str, np.ndarray]:
+        batch = {
+            Columns.OBS: {name: torch.from_numpy(part) for name, part in features.items()},
+            UNIFORM: torch.from_numpy(uniform_RM),
+        }
+        outputs = self.module[SHARED].forward_exploration(batch)
+        return {name: output.numpy() for name, output in outputs.items()}
+
+    def _episodes(self, steps: list, reward_TB: np.ndarray, name: str) -> list[MultiAgentEpisode]:
+        """Cut the steps into episodes; those without a decision have nothing to learn from."""
+        if not steps:
+            return []
+        episode_R, step_R = np.concatenate([where for where, _, _ in steps], 1)
+        features = {key: np.concatenate([part[key] for _, part, _ in steps]) for key in steps[0][1]}
+        outputs = {key: np.concatenate([out[key] for _, _, out in steps]) for key in steps[0][2]}
+        total_TB = np.concatenate((np.zeros((1, reward_TB.shape[1])), reward_TB.cumsum(0)))
+        episodes = []
+        for number in np.unique(episode_R):
+            rows = np.flatnonzero(episode_R == number)  # in the order of time
+            until = np.append(step_R[rows], len(reward_TB))
+            reward_R = np.diff(total_TB[until, number])
+            last = np.append(rows, rows[-1])  # RLlib wants an observation after the end
+            episodes.append(
+                _episode(
+                    f"{name}-{number:06d}",
+                    {key: part[last] for key, part in features.items()},
+                    {key: out[rows] for key, out in outputs.items()},
+                    reward_R,
+                    self._weights_seq_no,
+                )
+            )
+        return episodes
+
+
+def _episode(
+    name: str, observations: Features, outputs: dict[str, np.ndarray], reward_R: np.ndarray, sequence: int
+) -> MultiAgentEpisode:
+    """One terminated episode in which every node acted at every decision; arrays are shared, not copied."""
+    length, num_nodes = outputs[Columns.ACTIONS].shape
+    episode = MultiAgentEpisode(id_=name, agent_to_module_mapping_fn=module_of_node)
+    episode.env_t, episode.is_terminated = length, True
+    shared = {
+        Columns.VF_PREDS: outputs[Columns.VF_PREDS],
+        WEIGHTS_SEQ_NO: np.full(length, sequence, np.int64),
+    }
+    for node, agent in enumerate(agent_names(num_nodes)):
+        own = shared | {Columns.ACTION_LOGP: outputs[Columns.ACTION_LOGP][:, node]}
+        episode.env_t_to_agent_t[agent] = InfiniteLookbackBuffer(list(range(length + 1)))
+        episode.agent_episodes[agent] = SingleAgentEpisode(
+            id_=f"{name}-{agent}",
+            agent_id=agent,
+            module_id=SHARED,
+            multi_agent_episode_id=name,
+            observations=InfiniteLookbackBuffer(observations),
+            infos=InfiniteLookbackBuffer([{}] * (length + 1)),
+            actions=InfiniteLookbackBuffer(outputs[Columns.ACTIONS][:, node]),
+            rewards=InfiniteLookbackBuffer(reward_R),
+            extra_model_outputs={key: InfiniteLookbackBuffer(value) for key, value in own.items()},
+            terminated=True,
+            len_lookback_buffer=0,
+        )
+    return episode

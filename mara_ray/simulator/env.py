@@ -1,0 +1,182 @@
+"""The simulator as RLlib sees it: agents `node_0` .. `node_{M-1}`, a step for every decision.
+
+`BatchedEnv` runs B episodes in lockstep in NumPy; `NodesEnv` is the same world, one episode at a time,
+behind RLlib's MultiAgentEnv. Steps whose outcome does not depend on the choice are passed over; their
+rewards count towards the decision before them, so that (gamma being 1) returns stay exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from mara_ray.config import RunConfig
+from mara_ray.curves.bank import CurveBank
+from mara_ray.errors import UserError
+from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.simulator.decisions import at_rows, forced_action, has_choice, nodes_alike
+from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.observe import Observation, observe
+from mara_ray.simulator.state import CurveReplay
+from mara_ray.workload.episodes import Workload, draw_workload
+
+
+def agent_names(num_nodes: int) -> list[str]:
+    """The RLlib agent of each node, in node order."""
+    return [f"node_{node}" for node in range(num_nodes)]
+
+
+@dataclass(frozen=True)
+class World:
+    """Frozen curves and forecasts, and the simulator's rules; loaded once per process.
+
+    Attributes:
+        train_rows, validation_rows: bank rows of the accepted ID curves of each split.
+    """
+
+    config: RunConfig
+    replay: CurveReplay
+    table: Any
+    train_rows: np.ndarray
+    validation_rows: np.ndarray
+
+    @classmethod
+    def load(cls, config: RunConfig, bank_path: Path, table_directory: Path) -> World:
+        """Read the bank and map the forecast table.
+
+        Raises:
+            UserError: a file is missing or damaged, or a split holds no accepted ID curve.
+        """
+        bank = CurveBank.read(Path(bank_path))
+        rows = {split: bank.rows("id", split) for split in ("train", "validation")}
+        for split, found in rows.items():
+            if len(found) == 0:
+                raise UserError(
+                    f"curve bank: {bank_path} has no accepted id curve to {split} on; generate more"
+                )
+        replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
+        table = ForecastTable.load(Path(table_directory))
+        return cls(config, replay, table, rows["train"], rows["validation"])
+
+    def batched(self) -> BatchedEnv:
+        """A fresh lockstep environment."""
+        steps = self.config.workload.episode_steps
+        simulator = Simulator(self.config.simulator, steps, self.replay)
+        return BatchedEnv(simulator, self.table, nodes_alike(self.config.simulator))
+
+    def draw_training(self, num_episodes: int, *path: str | int) -> Workload:
+        """Fresh training episodes at a path of the seed tree."""
+        workload = self.config.workload
+        return draw_workload(
+            workload, self.train_rows, workload.arrival_probability, num_episodes, self.config.seed, *path
+        )
+
+    def validation_workload(self) -> Workload:
+        """The frozen episodes that choose the checkpoint."""
+        return draw_workload(
+            self.config.workload,
+            self.validation_rows,
+            self.config.workload.arrival_probability,
+            self.config.allocator.validation_episodes,
+            self.config.seed,
+            "allocator",
+            "validation",
+        )
+
+
+class BatchedEnv:
+    """B episodes in lockstep."""
+
+    def __init__(self, simulator: Simulator, table: Any, alike: bool) -> None:
+        self.simulator, self.alike = simulator, alike
+        self._table = table
+
+    def reset(self, workload: Workload) -> None:
+        """Start the episodes of a workload."""
+        self.simulator.reset(workload)
+
+    @property
+    def done(self) -> bool:
+        """Whether step T is reached."""
+        return bool(self.simulator.done)
+
+    def observe(self) -> tuple[np.ndarray, Observation]:
+        """The numbers R of the episodes with a decision to make, and the observation of all B."""
+        observation = observe(self.simulator, self._table)
+        return np.flatnonzero(has_choice(observation, self.alike)), observation
+
+    def step(self, rows: np.ndarray, action_RM: np.ndarray, observation: Observation) -> np.ndarray:
+        """Do the decisions of `rows`, and the only possible thing elsewhere; returns the reward (B,)."""
+        action_BM = forced_action(observation)
+        action_BM[rows] = action_RM
+        return self.simulator.step(action_BM).reward_B
+
+
+class NodesEnv(MultiAgentEnv):
+    """One episode behind RLlib's API. Every node observes the whole state and gets the team's reward.
+
+    `env_config` holds `world`, a `World`. A joint action must be a matching: see `Simulator.step`.
+    """
+
+    def __init__(self, env_config: dict[str, Any]) -> None:
+        super().__init__()
+        world: World = env_config["world"]
+        self._world, self._env = world, world.batched()
+        simulator = world.config.simulator
+        self.possible_agents = agent_names(simulator.num_nodes)
+        self.agents = self.possible_agents
+        self._episode, self._seed = 0, world.config.seed
+        self.action_spaces: dict[str, gym.Space] = {
+            agent: gym.spaces.Discrete(simulator.num_slots + 1) for agent in self.possible_agents
+        }
+        space = self._observation_space()
+        self.observation_spaces = {agent: space for agent in self.possible_agents}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Draw a fresh training episode and go to its first decision."""
+        self._seed = self._seed if seed is None else seed
+        self._episode = self._episode + 1 if seed is None else 0
+        self._env.reset(self._world.draw_training(1, "env", self._seed, self._episode))
+        self._advance()
+        return self._shared(self._arrays()), {}
+
+    def step(self, action_dict: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
+        """Do one decision and go on to the next."""
+        action_1M = np.array([[action_dict[agent] for agent in self.possible_agents]], np.int64)
+        reward = float(self._env.step(np.array([0]), action_1M, self._observation)[0]) + self._advance()
+        ended = {"__all__": self._env.done}
+        return self._shared(self._arrays()), self._shared(reward), ended, {"__all__": False}, {}
+
+    def _advance(self) -> float:
+        """Pass over the steps without a choice; returns their reward."""
+        reward = 0.0
+        rows, self._observation = self._env.observe()
+        while len(rows) == 0 and not self._env.done:
+            none_0M = np.empty((0, len(self.possible_agents)), np.int64)
+            reward += float(self._env.step(rows, none_0M, self._observation)[0])
+            rows, self._observation = self._env.observe()
+        return reward
+
+    def _shared(self, value: Any) -> dict[str, Any]:
+        return {agent: value for agent in self.possible_agents}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        episode = at_rows(self._observation, np.array([0]))
+        return {
+            field.name: np.asarray(getattr(episode, field.name)[0], np.float32).reshape(-1)
+            for field in fields(episode)
+            if "_B" in field.name
+        }
+
+    def _observation_space(self) -> gym.spaces.Dict:
+        self._env.reset(self._world.draw_training(1, "env", "shapes"))
+        self._advance()
+        shapes = {name: array.shape for name, array in self._arrays().items()}
+        return gym.spaces.Dict(
+            {name: gym.spaces.Box(-np.inf, np.inf, shape, np.float32) for name, shape in shapes.items()}
+        )
