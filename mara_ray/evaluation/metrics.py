@@ -31,6 +31,7 @@ def episode_rows(
         switches: times that a node took up another task than the one it held.
         wasted_service: share of the service given to tasks that were not finished.
         utilisation: share of node-steps with a task.
+        proven: True; see `bound_rows`.
     """
     workload, outcomes = rollout.workload, rollout.outcomes
     steps, _, num_nodes = rollout.node_task_TBM.shape
@@ -53,6 +54,7 @@ def episode_rows(
             "switches": outcomes.switches_B,
             "wasted_service": (service_BJ * ~finished_BJ).sum(1) / np.maximum(service_B, 1e-9),
             "utilisation": outcomes.busy_steps_B / (steps * num_nodes),
+            "proven": True,
         }
     )
 
@@ -81,7 +83,7 @@ def bound_rows(
     """Rows of the reference levels "independent" and "clairvoyant" for the same episodes.
 
     Where the solver runs into its time limit (`seconds` an episode) the proven upper bound stands for the
-    optimum, so no method can pass the level; the column `proven` says so.
+    optimum, so that no method can pass the level, and the column `proven` is False.
     """
     node_speed_M = np.array(config.node_speeds or (1.0,) * config.num_nodes)
     episodes = [episode_tasks(workload, replay, episode) for episode in range(workload.num_episodes)]

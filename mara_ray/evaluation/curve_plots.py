@@ -1,0 +1,122 @@
+"""Pictures of loss curves: the tasks themselves, and what the predictor expects of them.
+
+Axis letters: C curves, L points, N samples, H bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullLocator
+
+from mara_ray.curves.bank import CurveBank
+from mara_ray.evaluation.plots import BLUE, STYLE, VERMILION, Picture, small_multiples, to_png
+from mara_ray.evaluation.tables import label
+
+
+@dataclass(frozen=True)
+class Fan:
+    """A forecast from one prefix of one curve.
+
+    Attributes:
+        title: what curve it is.
+        ema_L: the whole smoothed curve, the true future included.
+        num_seen: points n the predictor saw.
+        means_NH: sampled futures as mean losses of H bins that share the L - n remaining steps.
+    """
+
+    title: str
+    ema_L: np.ndarray
+    num_seen: int
+    means_NH: np.ndarray
+
+
+def plain_log_scale(axes: Axes) -> None:
+    """A logarithmic loss axis with plain numbers at 1, 2 and 5."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def sample_curves(bank: CurveBank, curves_per_panel: int = 30) -> Picture:
+    """Smoothed loss curves, one panel per configuration; curves that did not learn are dashed grey."""
+    names = list(dict.fromkeys(bank.configuration[np.argsort(bank.set, kind="stable")].tolist()))
+    with plt.rc_context(STYLE):
+        figure, panels = small_multiples(len(names), 2.1)
+        for axes, name in zip(panels, names, strict=True):
+            rows = np.flatnonzero(bank.configuration == name)
+            learned, failed = rows[bank.accepted[rows]], rows[~bank.accepted[rows]]
+            for row in failed[: curves_per_panel // 5]:
+                axes.plot(bank.ema_CL[row], color="#999999", lw=0.7, ls=(0, (4, 3)))
+            shown = learned[np.linspace(0, len(learned) - 1, min(len(learned), curves_per_panel)).astype(int)]
+            colours = plt.get_cmap("viridis")(np.linspace(0.05, 0.85, len(shown)))
+            for row, colour in zip(shown[np.argsort(bank.ema_CL[shown, 0])], colours, strict=True):
+                axes.plot(bank.ema_CL[row], color=colour, lw=0.8, alpha=0.8)
+            axes.set_xlim(0, bank.length_points - 1)
+            plain_log_scale(axes)
+            axes.set_title(f"{name}\n{label(str(bank.set[rows[0]]))}, {len(learned)} curves", loc="left")
+        figure.supxlabel("blocks of training", fontsize=9)
+        figure.supylabel("smoothed training loss (log)", fontsize=9)
+        png = to_png(figure)
+    rejected = int((~bank.accepted).sum())
+    caption = (
+        "Loss curves of real trainings, one panel per model-dataset configuration (at most"
+        f" {curves_per_panel} drawn). Colour orders them by their first loss. Dashed grey: trainings that"
+        f" did not learn ({rejected} in the bank); they are kept, flagged, and never drawn as tasks here."
+    )
+    alt = f"Falling loss curves in {len(names)} panels: {', '.join(names)}."
+    return Picture("curves", "What the tasks look like", caption, alt, png)
+
+
+def forecast_fans(fans: Sequence[Fan]) -> Picture:
+    """Sampled futures as 50 and 90 % bands against what then happened."""
+    with plt.rc_context(STYLE):
+        figure, panels = small_multiples(len(fans), 2.2)
+        for axes, fan in zip(panels, fans, strict=True):
+            _draw_fan(axes, fan)
+        figure.supxlabel("blocks of training", fontsize=9)
+        figure.supylabel("smoothed training loss (log)", fontsize=9)
+        handles = [
+            Line2D([], [], color="black", lw=1.6, label="seen by the predictor"),
+            Line2D([], [], color=VERMILION, lw=1.2, label="true future"),
+            Line2D([], [], color=BLUE, lw=1.2, label="median forecast"),
+            Patch(color=BLUE, alpha=0.35, label="50 % band"),
+            Patch(color=BLUE, alpha=0.15, label="90 % band"),
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=5, columnspacing=1.2)
+        png = to_png(figure)
+    samples = fans[0].means_NH.shape[0] if fans else 0
+    caption = (
+        "Forecasts for test curves the predictor was not trained on. Black is what it saw; the bands hold the"
+        f" middle 50 % and 90 % of its {samples} sampled futures; red is what happened. A task is finished"
+        " where its curve first meets its target, so a sampled future gives a sampled finishing time."
+    )
+    alt = f"{len(fans)} loss curves with forecast bands: " + "; ".join(fan.title for fan in fans) + "."
+    return Picture("fans", "What the predictor expects", caption, alt, png)
+
+
+def _draw_fan(axes: Axes, fan: Fan) -> None:
+    num_seen, length = fan.num_seen, len(fan.ema_L)
+    num_bins = fan.means_NH.shape[1]
+    width = (length - num_seen) / num_bins
+    # A bin's mean stands at the middle of its steps; the fan starts from the last loss seen.
+    step_H = num_seen - 1 + np.concatenate([[0.0], (np.arange(num_bins) + 0.5) * width + 0.5])
+    latest = np.full((len(fan.means_NH), 1), fan.ema_L[num_seen - 1])
+    path_NH = np.concatenate([latest, fan.means_NH], axis=1)
+    low90, low50, median, high50, high90 = np.quantile(path_NH, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+    axes.fill_between(step_H, low90, high90, color=BLUE, alpha=0.15, lw=0)
+    axes.fill_between(step_H, low50, high50, color=BLUE, alpha=0.35, lw=0)
+    axes.plot(step_H, median, color=BLUE, lw=1.2)
+    axes.plot(np.arange(num_seen - 1, length), fan.ema_L[num_seen - 1 :], color=VERMILION, lw=1.2)
+    axes.plot(np.arange(num_seen), fan.ema_L[:num_seen], color="black", lw=1.6)
+    axes.axvline(num_seen - 1, color="#888888", lw=0.8, ls=":")
+    axes.set_xlim(0, length - 1)
+    plain_log_scale(axes)
+    axes.set_title(fan.title, loc="left")
