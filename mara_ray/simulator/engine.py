@@ -66,6 +66,8 @@ class Simulator:
     def reset(self, workload: Workload) -> None:
         """Start the workload's episodes at step 0 and admit the first arrivals.
 
+        Arrivals of step 0 that overflow "drop" loses here are in no step's outcome.
+
         Raises:
             UserError: a task is on an unknown curve or target level.
         """

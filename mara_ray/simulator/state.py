@@ -48,53 +48,32 @@ class TaskTable:
     In an empty slot `task`, `started` and `ready` are -1 and the rest is 0.
     """
 
-    INTEGERS = (
-        "task",  # number of the task in its episode
-        "curve",
-        "level",
-        "arrival",
-        "deadline",  # cut at T
-        "points_needed",  # points that must be seen until the target is met; NEVER if it is not
-        "num_seen",  # points seen: 1 + whole points of service, at most L
-        "started",  # step of the first service; -1 not yet
-        "ready",  # step in which point READY_POINTS was seen; -1 not yet
-    )
-    REALS = (
-        "service",  # points of service received
-        "progress",  # q
-        "initial_loss",
-        "target",
-        "log_initial",
-        "log_target",
-        "inverse_range",  # 1 / log(L0 / target)
-    )
-
-    task: np.ndarray
+    # int32 (episodes, places)
+    task: np.ndarray  # number of the task in its episode
     curve: np.ndarray
     level: np.ndarray
     arrival: np.ndarray
-    deadline: np.ndarray
-    points_needed: np.ndarray
-    num_seen: np.ndarray
-    started: np.ndarray
-    ready: np.ndarray
-    service: np.ndarray
-    progress: np.ndarray
+    deadline: np.ndarray  # cut at T
+    points_needed: np.ndarray  # points that must be seen until the target is met; NEVER if it is not
+    num_seen: np.ndarray  # points seen: 1 + whole points of service, at most L
+    started: np.ndarray  # step of the first service; -1 not yet
+    ready: np.ndarray  # step in which point READY_POINTS was seen; -1 not yet
+    # float64 (episodes, places)
+    service: np.ndarray  # points of service received
+    progress: np.ndarray  # q
     initial_loss: np.ndarray
     target: np.ndarray
     log_initial: np.ndarray
     log_target: np.ndarray
-    inverse_range: np.ndarray
+    inverse_range: np.ndarray  # 1 / log(L0 / target)
 
     def __init__(self, num_episodes: int, num_places: int):
-        """A table of empty places: int32 and float64 columns of shape (num_episodes, num_places)."""
-        self._integers = np.zeros((len(self.INTEGERS), num_episodes, num_places), np.int32)
-        self._reals = np.zeros((len(self.REALS), num_episodes, num_places))
-        columns = [
-            *zip(self.INTEGERS, self._integers, strict=True),
-            *zip(self.REALS, self._reals, strict=True),
-        ]
-        for name, column in columns:
+        """A table of empty places."""
+        names = list(TaskTable.__annotations__)
+        num_integers = names.index("service")
+        self._integers = np.zeros((num_integers, num_episodes, num_places), np.int32)
+        self._reals = np.zeros((len(names) - num_integers, num_episodes, num_places))
+        for name, column in zip(names, [*self._integers, *self._reals], strict=True):
             setattr(self, name, column)
         self.task[:] = self.started[:] = self.ready[:] = -1
 

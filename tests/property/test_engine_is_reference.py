@@ -1,0 +1,134 @@
+"""The engine does what the readable reference says, on random workloads, configurations and actions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mara_ray.config import SimulatorConfig
+from mara_ray.curves.bank import first_crossing
+from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.reference import ReferenceSimulator
+from mara_ray.simulator.state import CurveReplay
+from mara_ray.workload.episodes import PADDING, Workload
+
+
+def random_replay(rng, num_curves=5, length=14, num_levels=4):
+    ema_CL = np.exp(np.cumsum(rng.normal(-0.15, 0.25, (num_curves, length)), axis=1)).astype(np.float32)
+    # Some targets lie above the untrained loss, some below all that the curve reaches.
+    target_CG = (ema_CL[:, :1] * np.exp(rng.uniform(-3, 0.1, (num_curves, num_levels)))).astype(np.float32)
+    return CurveReplay(ema_CL, target_CG, first_crossing(ema_CL, target_CG))
+
+
+def random_workload(rng, replay, num_episodes, num_tasks, steps):
+    num_curves, num_levels = replay.target_CG.shape
+    shape = (num_episodes, num_tasks)
+    arrival_BJ = np.sort(rng.integers(0, steps, shape), axis=1)
+    deadline_BJ = arrival_BJ + rng.integers(1, steps, shape)  # some are after T
+    columns = [
+        arrival_BJ,
+        deadline_BJ,
+        rng.integers(num_curves, size=shape),
+        rng.integers(num_levels, size=shape),
+    ]
+    num_tasks_B = rng.integers(0, num_tasks + 1, num_episodes)
+    padding_BJ = np.arange(num_tasks) >= num_tasks_B[:, None]
+    arrival_BJ, deadline_BJ, curve_BJ, level_BJ = (
+        np.where(padding_BJ, PADDING, column).astype(np.int32) for column in columns
+    )
+    return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, num_tasks_B.astype(np.int32))
+
+
+def random_matching(rng, active_BK, num_nodes):
+    """A random matching that now and then leaves a node idle for no reason."""
+    action_BM = np.zeros((len(active_BK), num_nodes), np.int64)
+    for episode, active_K in enumerate(active_BK):
+        slots = rng.permutation(np.flatnonzero(active_K) + 1)[:num_nodes]
+        nodes = rng.permutation(num_nodes)[: len(slots)]
+        action_BM[episode, nodes] = slots * (rng.random(len(slots)) < 0.85)
+    return action_BM
+
+
+simulator_configs = st.builds(
+    SimulatorConfig,
+    num_nodes=st.just(3),
+    num_slots=st.integers(1, 5),
+    overflow=st.sampled_from(["defer", "drop"]),
+    node_speeds=st.sampled_from([None, (1.0, 1.0, 2.0), (0.5, 1.5, 3.0)]),
+    switch_cost_steps=st.integers(0, 2),
+    potential_weight=st.sampled_from([0.0, 0.1, 1.0]),
+)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(config=simulator_configs, seed=seeds)
+def test_engine_is_reference_and_rewards_sum_to_completions(config, seed):
+    rng = np.random.default_rng(seed)
+    replay = random_replay(rng)
+    steps, num_episodes = 25, 3
+    workload = random_workload(rng, replay, num_episodes, 12, steps)
+    engine = Simulator(config, steps, replay)
+    engine.reset(workload)
+    references = [ReferenceSimulator(config, steps, replay, workload, e) for e in range(num_episodes)]
+    lost_at_start_B = [len(reference.past) for reference in references]
+    reward_B, completed_B, expired_B = np.zeros((3, num_episodes))
+    while not engine.done:
+        assert_same_state(engine, references)
+        action_BM = random_matching(rng, engine.state.slots.task >= 0, 3)
+        outcome = engine.step(action_BM)
+        for episode, reference in enumerate(references):
+            reward, completed, expired = reference.step(action_BM[episode].tolist())
+            assert outcome.reward_B[episode] == pytest.approx(reward, abs=1e-9)
+            assert outcome.num_completed_B[episode] == completed
+            assert outcome.num_expired_B[episode] == expired
+        reward_B += outcome.reward_B
+        completed_B += outcome.num_completed_B
+        expired_B += outcome.num_expired_B
+    assert_same_state(engine, references)
+    assert_same_outcomes(engine, references)
+    np.testing.assert_allclose(reward_B, completed_B, atol=1e-6)
+    assert (lost_at_start_B + completed_B + expired_B == workload.num_tasks_B).all()
+
+
+def assert_same_state(engine, references):
+    state, slots = engine.state, engine.state.slots
+    for episode, reference in enumerate(references):
+        present = reference.slots
+        assert slots.task[episode].tolist() == [task.number if task else -1 for task in present]
+        assert slots.num_seen[episode].tolist() == [task.num_seen if task else 0 for task in present]
+        assert slots.progress[episode].tolist() == pytest.approx(
+            [task.progress if task else 0.0 for task in present]
+        )
+        waiting = np.flatnonzero(state.waiting_BJ[episode]).tolist()
+        assert waiting == [task.number for task in reference.queue]
+        held = [present.index(node.holds) + 1 if node.holds else 0 for node in reference.nodes]
+        assert state.node_slot_BM[episode].tolist() == held
+
+
+def assert_same_outcomes(engine, references):
+    outcomes = engine.state.outcomes
+    for episode, reference in enumerate(references):
+        assert len(reference.past) == engine.workload.num_tasks_B[episode]
+        for task in reference.past:
+            assert outcomes.finished_BJ[episode, task.number] == task.finished
+            assert outcomes.started_BJ[episode, task.number] == task.started
+            assert outcomes.ready_BJ[episode, task.number] == task.ready
+            assert outcomes.service_BJ[episode, task.number] == pytest.approx(task.service)
+
+
+@settings(max_examples=20, deadline=None)
+@given(config=simulator_configs, seed=seeds)
+def test_episodes_do_not_touch_each_other(config, seed):
+    """A batch of episodes gives what each of them gives alone."""
+    rng = np.random.default_rng(seed)
+    replay = random_replay(rng)
+    workload = random_workload(rng, replay, 3, 10, 20)
+    together = Simulator(config, 20, replay)
+    together.reset(workload)
+    alone = Simulator(config, 20, replay)
+    alone.reset(workload.take(np.array([1])))
+    while not together.done:
+        action_BM = random_matching(rng, together.state.slots.task >= 0, 3)
+        expected = together.step(action_BM).reward_B[1]
+        assert alone.step(action_BM[1:2]).reward_B[0] == expected
