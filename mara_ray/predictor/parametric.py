@@ -34,7 +34,7 @@ class WLSPredictor:
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes; see `Predictor.predict`."""
-        slope_BL, intercept_BL = fit_power_law(ema_BL[:, : num_seen_B.max()])
+        slope_BL, intercept_BL = fit_power_law(ema_BL[:, : num_seen_B.max(initial=1)])
         row_B, last_B = np.arange(len(ema_BL)), num_seen_B - 1
         steps_BG = self._remaining(
             slope_BL[row_B, last_B, None],

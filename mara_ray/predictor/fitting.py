@@ -1,0 +1,182 @@
+"""Flow matching: the loss, one epoch of it, and what a training carries from epoch to epoch. No Ray here.
+
+Axis letters: C curves, L points, P prefixes, D features, E encoding, H bins, G target levels, B prefixes.
+Every epoch draws from a stream of its own, (seed, epoch), and `FlowTraining.state_dict` holds all that
+outlives an epoch, so a training that was killed ends with the weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mara_ray.config import PredictorConfig
+from mara_ray.curves.bank import first_crossing
+from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
+from mara_ray.predictor.targets import interval_means
+from mara_ray.seeding import generator, seed_integer
+
+PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
+GRADIENT_CLIP = 1.0
+AVERAGE_DECAY = 0.99  # of the exponential moving average of the weights
+VALIDATION_FRACTIONS = (0.3, 0.5, 0.7, 0.9, 1.05)  # of the log-drop: the targets that choose the epoch
+VALIDATION_PREFIXES = 8  # of each validation curve, evenly spread
+
+
+class FlowTraining:
+    """All that training carries from one epoch to the next."""
+
+    def __init__(
+        self, config: PredictorConfig, train_CL: np.ndarray, seed: int, device: torch.device
+    ) -> None:
+        self.config = config
+        self.seed = seed
+        self.device = device
+        torch.manual_seed(seed_integer(seed, "predictor", "weights"))
+        self.network = FlowNetwork(_shape(config))
+        feature_CLD = torch.from_numpy(prefix_features(train_CL)).float()
+        target_CPH = torch.from_numpy(log_ratios(train_CL, config.horizon_bins)).float()
+        _standardise(self.network, feature_CLD, target_CPH[:, config.warmup_points - 1 :])
+        self.network.to(device)
+        self.feature_CLD = feature_CLD.to(device)
+        self.z1_CPH = ((target_CPH.to(device)) - self.network.target_mean_H) / self.network.target_scale_H
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
+        self.batches_per_epoch = math.ceil(len(train_CL) / config.batch_curves)
+        self.average = _copy(self.network.state_dict())
+        self.best = _copy(self.average)
+        self.best_score = math.inf
+        self.best_epoch = 0
+        self.epoch = 0  # epochs done
+
+    def run_epoch(self, rank: int, world_size: int) -> float:
+        """One pass over the training curves; returns the mean loss of this rank."""
+        rng = generator(self.seed, "predictor", "epoch", self.epoch)
+        num_curves, num_prefixes, num_bins = self.z1_CPH.shape
+        losses = []
+        batches = np.array_split(rng.permutation(num_curves), self.batches_per_epoch)
+        for number, curves in enumerate(batches):
+            # All ranks draw for the whole batch, and each takes its share: the draws are those of one worker.
+            size = len(curves), PREFIXES_PER_CURVE
+            prefix = rng.integers(self.config.warmup_points - 1, num_prefixes, size)
+            time = rng.random((*size, 1), np.float32)
+            z0 = rng.standard_normal((*size, num_bins), np.float32)
+            share = slice(rank, None, world_size)
+            self._set_learning_rate((self.epoch + number / len(batches)) / self.config.epochs)
+            loss = self._loss(curves[share], prefix[share], time[share], z0[share])
+            self.optimizer.zero_grad()
+            (loss * (len(curves[share]) / len(curves))).backward()
+            _sum_gradients(self.network, world_size)
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), GRADIENT_CLIP)
+            self.optimizer.step()
+            self._update_average(self.epoch * len(batches) + number)
+            losses.append(float(loss.detach()))
+        self.epoch += 1
+        return float(np.mean(losses))
+
+    def _loss(self, curves: np.ndarray, prefix: np.ndarray, time: np.ndarray, z0: np.ndarray) -> Tensor:
+        """The flow-matching loss E |v(z_u, u, c) - (z1 - z0)|^2 with z_u = (1 - u) z0 + u z1."""
+        curve_C = torch.from_numpy(curves).to(self.device)
+        row_C1, prefix_CP = torch.arange(len(curves))[:, None], torch.from_numpy(prefix).to(self.device)
+        u_CP1, z0_CPH = torch.from_numpy(time).to(self.device), torch.from_numpy(z0).to(self.device)
+        encoding_CPE = self.network.encode(self.feature_CLD[curve_C])[row_C1.to(self.device), prefix_CP]
+        z1_CPH = self.z1_CPH[curve_C[:, None], prefix_CP]
+        z_CPH = (1 - u_CP1) * z0_CPH + u_CP1 * z1_CPH
+        velocity_CPH = self.network.step(z_CPH, u_CP1, self.network.context(encoding_CPE))
+        return (velocity_CPH - (z1_CPH - z0_CPH)).square().mean()
+
+    def _set_learning_rate(self, done: float) -> None:
+        warm = min(1.0, 0.05 + done / 0.05)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * done))
+
+    def _update_average(self, num_steps: int) -> None:
+        decay = min(AVERAGE_DECAY, (1 + num_steps) / (10 + num_steps))
+        for name, value in self.network.state_dict().items():
+            self.average[name].lerp_(value, 1 - decay)
+
+    def keep_if_best(self, score: float) -> int:
+        """Remember the averaged weights if their validation score is the lowest; returns the best epoch."""
+        if score < self.best_score:
+            self.best, self.best_score, self.best_epoch = _copy(self.average), score, self.epoch
+        return self.best_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as plain tensors and numbers."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            **{
+                name: getattr(self, name) for name in ("average", "best", "best_score", "best_epoch", "epoch")
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict()`."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average = {name: value.to(self.device) for name, value in state["average"].items()}
+        self.best = state["best"]
+        self.best_score, self.best_epoch, self.epoch = (
+            state[name] for name in ("best_score", "best_epoch", "epoch")
+        )
+
+
+def make_predictor(config: PredictorConfig, weights: dict[str, Tensor], seed: int) -> FlowPredictor:
+    """A predictor with a copy of these weights, on the CPU."""
+    network = FlowNetwork(_shape(config))
+    network.load_state_dict(weights)
+    return FlowPredictor(
+        _shape(config), network, starting_noise(config.num_samples, config.horizon_bins, seed)
+    )
+
+
+def log_ratios(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
+    """log(y_j / latest loss) of every prefix before standardisation: float64 (C, L - 1, H)."""
+    return np.log(interval_means(ema_CL, num_bins) / ema_CL[:, :-1, None])
+
+
+def validation_error(predictor: FlowPredictor, validation_CL: np.ndarray) -> float:
+    """Mean capped error, in steps, of the median demand over validation prefixes and targets not yet met."""
+    length = validation_CL.shape[1]
+    initial_C1 = validation_CL[:, :1].astype(np.float64)
+    lowest_C1 = validation_CL.min(1, keepdims=True)
+    target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** np.array(VALIDATION_FRACTIONS)).astype(np.float32)
+    seen_P = np.linspace(predictor.shape.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
+    curve_B = np.repeat(np.arange(len(validation_CL)), len(seen_P))
+    seen_B = np.tile(seen_P, len(validation_CL))
+    forecast_BG = np.median(
+        predictor.predict_prefixes(validation_CL, curve_B, seen_B, target_CG[curve_B]), axis=2
+    )
+    needed_BG = first_crossing(validation_CL, target_CG)[curve_B] - seen_B[:, None]
+    error_BG = np.abs(forecast_BG - np.minimum(needed_BG, length - seen_B[:, None]))
+    return float(error_BG[needed_BG > 0].mean())
+
+
+def _sum_gradients(network: FlowNetwork, world_size: int) -> None:
+    if world_size == 1:
+        return
+    gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    torch.distributed.all_reduce(flat)
+    for gradient, total in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(total.view_as(gradient))
+
+
+def _standardise(network: FlowNetwork, feature_CLD: Tensor, target_CPH: Tensor) -> None:
+    """Set the standardisation from the training curves."""
+    network.feature_mean_D.copy_(feature_CLD.mean((0, 1)))
+    network.feature_scale_D.copy_(feature_CLD.std((0, 1)) + 1e-6)
+    network.target_mean_H.copy_(target_CPH.mean((0, 1)))
+    network.target_scale_H.copy_(target_CPH.std((0, 1)) + 1e-6)
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in state.items()}
+
+
+def _shape(config: PredictorConfig) -> FlowShape:
+    return FlowShape(**{name: getattr(config, name) for name in FlowShape.__dataclass_fields__})

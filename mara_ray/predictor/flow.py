@@ -1,0 +1,237 @@
+"""The flow-matching predictor: from a loss prefix to samples of its future, read as steps still needed.
+
+Axis letters: B prefixes, C curves, L points, P prefixes of a curve, N samples, H bins, D features,
+E encoding, W hidden width, G target levels.
+Everything is scale-free: only ratios of losses go in, and only ratios come out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from scipy.special import ndtri
+from torch import Tensor, nn
+
+from mara_ray.artifacts import read_json, write_json, written_whole
+from mara_ray.errors import UserError
+from mara_ray.predictor.targets import first_crossing_steps
+from mara_ray.seeding import generator
+
+TREND_LAGS = (1, 8, 32)  # points back to which the loss is compared
+TIME_FREQUENCIES = 8
+PREFIXES_PER_PASS = 256  # of the sampler: their float64 activations stay in the cache
+WEIGHTS_FILE, CONFIG_FILE = "weights.safetensors", "predictor.json"
+REMEDY = "train it again with `mara predictor train`"
+
+
+@dataclass(frozen=True)
+class FlowShape:
+    """The sizes that the weights depend on, and the settings of the sampler."""
+
+    horizon_bins: int
+    encoder_width: int
+    velocity_width: int
+    num_samples: int
+    euler_steps: int
+    warmup_points: int
+
+
+def prefix_features(ema_CL: np.ndarray) -> np.ndarray:
+    """What the encoder reads at each point: float64 (C, L, D), causal and scale-free.
+
+    Log loss against the first point and against `TREND_LAGS` points ago, log points seen and log
+    points left.
+    """
+    log_CL = np.log(ema_CL, dtype=np.float64)
+    length = ema_CL.shape[1]
+    point_L = np.arange(length)
+    seen_CL = np.broadcast_to(np.log(point_L + 1.0), log_CL.shape)
+    left_CL = np.broadcast_to(np.log(length - point_L), log_CL.shape)
+    trends = [log_CL - log_CL[:, np.maximum(point_L - lag, 0)] for lag in TREND_LAGS]
+    return np.stack([log_CL - log_CL[:, :1], *trends, seen_CL, left_CL], axis=2)
+
+
+NUM_FEATURES = 3 + len(TREND_LAGS)
+
+
+class FlowNetwork(nn.Module):
+    """A causal GRU over the points, and a velocity network over the standardised future bins.
+
+    Buffers hold the standardisation: of the features (D) and of the log ratios of the bins (H).
+    """
+
+    feature_mean_D: Tensor
+    feature_scale_D: Tensor
+    target_mean_H: Tensor
+    target_scale_H: Tensor
+    frequency_F: Tensor
+
+    def __init__(self, shape: FlowShape) -> None:
+        super().__init__()
+        width, encoding = shape.velocity_width, shape.encoder_width + NUM_FEATURES
+        self.encoder = nn.GRU(NUM_FEATURES, shape.encoder_width, batch_first=True)
+        self.context = nn.Sequential(nn.Linear(encoding, width), nn.SiLU(), nn.Linear(width, width))
+        self.time = nn.Linear(2 * TIME_FREQUENCIES, width)
+        self.bins = nn.Linear(shape.horizon_bins, width)
+        self.hidden = nn.Linear(width, width)
+        self.velocity = nn.Linear(width, shape.horizon_bins)
+        for name, size in (("feature", NUM_FEATURES), ("target", shape.horizon_bins)):
+            axis = "D" if name == "feature" else "H"
+            self.register_buffer(f"{name}_mean_{axis}", torch.zeros(size))
+            self.register_buffer(f"{name}_scale_{axis}", torch.ones(size))
+        frequency_F = torch.exp(torch.linspace(0, math.log(50.0), TIME_FREQUENCIES))
+        self.register_buffer("frequency_F", frequency_F, persistent=False)
+
+    def encode(self, feature_CLD: Tensor) -> Tensor:
+        """Encode every prefix of curves in one causal pass: (C, L, E); entry n - 1 knows n points."""
+        feature_CLD = (feature_CLD - self.feature_mean_D) / self.feature_scale_D
+        return torch.cat([self.encoder(feature_CLD)[0], feature_CLD], dim=2)
+
+    def step(self, z_H: Tensor, time_1: Tensor, context_W: Tensor) -> Tensor:
+        """The velocity v(z, u, c) of leading axes that broadcast: z (..., H), u (..., 1), c (..., W)."""
+        angle_F = time_1 * self.frequency_F
+        time_W = self.time(torch.cat([angle_F.sin(), angle_F.cos()], dim=-1))
+        first_W = nn.functional.silu(self.bins(z_H) + context_W + time_W)
+        second_W = first_W + nn.functional.silu(self.hidden(first_W))
+        return self.velocity(second_W)
+
+
+class FlowPredictor:
+    """Samples N futures of H bins by Euler steps of the learned flow, and reads off the crossings.
+
+    Inference runs in float64 from a fixed bank of starting noise, so that a prefix gets the same
+    forecast alone, in any batch, and in a `ForecastTable`.
+    """
+
+    name = "fm"
+
+    def __init__(self, shape: FlowShape, network: FlowNetwork, noise_NH: np.ndarray) -> None:
+        self.shape = shape
+        self.noise_NH = noise_NH
+        self._network = network.double().eval()
+
+    @property
+    def num_samples(self) -> int:
+        """Samples N of one forecast."""
+        return self.shape.num_samples
+
+    @property
+    def content_hash(self) -> str:
+        """What the forecasts depend on, as 16 digits."""
+        digest = hashlib.sha256(json.dumps(asdict(self.shape), sort_keys=True).encode())
+        for name, tensor in sorted(self._tensors().items()):
+            digest.update(name.encode() + tensor.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
+        """Forecast single prefixes; see `Predictor.predict`."""
+        row_B = np.arange(len(ema_BL))
+        unseen_BL = np.arange(ema_BL.shape[1]) >= num_seen_B[:, None]
+        known_BL = np.where(unseen_BL, ema_BL[row_B, num_seen_B - 1, None], ema_BL)
+        return self.predict_prefixes(known_BL, row_B, num_seen_B, target_BG)
+
+    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
+        """Forecast every prefix of curves; see `Predictor.predict_curves`."""
+        num_curves, length = ema_CL.shape
+        curve_B = np.repeat(np.arange(num_curves), length)
+        num_seen_B = np.tile(np.arange(1, length + 1), num_curves)
+        steps_BGN = self.predict_prefixes(ema_CL, curve_B, num_seen_B, target_CG[curve_B])
+        return steps_BGN.reshape(num_curves, length, target_CG.shape[1], self.num_samples)
+
+    def predict_prefixes(
+        self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
+    ) -> np.ndarray:
+        """Forecast chosen prefixes of curves, encoding each curve once.
+
+        Args:
+            ema_CL: smoothed losses, float32.
+            curve_B: which curve.
+            num_seen_B: points seen of it, 1..L.
+            target_BG: target losses.
+
+        Returns:
+            uint16 (B, G, N), sorted along N.
+        """
+        horizon_B = ema_CL.shape[1] - num_seen_B
+        steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
+        steps_BGN[:] = horizon_B[:, None, None]
+        ready = np.flatnonzero((num_seen_B >= self.shape.warmup_points) & (horizon_B > 0))
+        # The features need the cap L, the encoder only the points that someone has seen.
+        feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max(initial=1)]
+        with torch.inference_mode():
+            encoding_CLE = self._network.encode(torch.from_numpy(feature_CLD))
+        for first in range(0, len(ready), PREFIXES_PER_PASS):
+            part = ready[first : first + PREFIXES_PER_PASS]
+            curve_P, last_P = curve_B[part], num_seen_B[part] - 1
+            latest_P = ema_CL[curve_P, last_P].astype(np.float64)
+            encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
+            means_PNH = self._futures(encoding_PE, latest_P)
+            steps_BGN[part] = first_crossing_steps(means_PNH, latest_P, horizon_B[part], target_BG[part])
+        lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
+        steps_BGN[lowest_CL[curve_B, num_seen_B - 1, None] <= target_BG] = 0
+        return steps_BGN
+
+    def _futures(self, encoding_BE: Tensor, latest_B: np.ndarray) -> np.ndarray:
+        """Sample the mean losses of the future bins: float64 (B, N, H)."""
+        network, num_steps = self._network, self.shape.euler_steps
+        with torch.inference_mode():
+            context_B1W = network.context(encoding_BE)[:, None]
+            z_BNH = torch.from_numpy(self.noise_NH).expand(len(encoding_BE), -1, -1)
+            for step in range(num_steps):
+                time_1 = torch.full((1,), step / num_steps, dtype=torch.float64)
+                z_BNH = z_BNH + network.step(z_BNH, time_1, context_B1W) / num_steps
+            log_ratio_BNH = z_BNH * network.target_scale_H + network.target_mean_H
+        return np.exp(log_ratio_BNH.numpy()) * latest_B[:, None, None]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        state = {name: tensor.float().contiguous() for name, tensor in self._network.state_dict().items()}
+        return {**state, "noise_NH": torch.from_numpy(self.noise_NH)}
+
+    def save(self, directory: Path, **facts: str) -> None:
+        """Write weights.safetensors and predictor.json (with `facts` on the training) to `directory`."""
+        with written_whole(directory / WEIGHTS_FILE) as temporary:
+            save_file(self._tensors(), temporary)
+        write_json(directory / CONFIG_FILE, {"shape": asdict(self.shape), **facts})
+
+    @classmethod
+    def load(cls, directory: Path) -> FlowPredictor:
+        """Read a saved predictor.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
+        content = read_json(directory / CONFIG_FILE)
+        path = directory / WEIGHTS_FILE
+        if not path.is_file():
+            raise UserError(f"predictor: {path} is missing; {REMEDY}")
+        try:
+            shape = FlowShape(**content["shape"])
+            tensors = load_file(path)
+            noise_NH = tensors.pop("noise_NH").numpy()
+            network = FlowNetwork(shape)
+            network.load_state_dict(tensors)
+        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0].rstrip(":")
+            raise UserError(f"predictor: {path} is damaged ({reason}); {REMEDY}") from error
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+            raise UserError(f"predictor: {path} holds weights that are not finite; {REMEDY}")
+        return cls(shape, network, noise_NH)
+
+
+def starting_noise(num_samples: int, num_bins: int, seed: int) -> np.ndarray:
+    """The fixed bank of starting noise, float64 (N, H).
+
+    Normal, but with the mean over bins, which moves a whole future up or down, at the quantiles
+    (k + 1/2) / N: eight free draws would be off-centre, the same way for every prefix.
+    """
+    noise_NH = generator(seed, "predictor", "noise").standard_normal((num_samples, num_bins))
+    level_N = ndtri((np.arange(num_samples) + 0.5) / num_samples) / math.sqrt(num_bins)
+    return noise_NH - noise_NH.mean(1, keepdims=True) + level_N[:, None]

@@ -1,0 +1,183 @@
+"""Training of the flow predictor under Ray Train: restartable at any epoch, to the same bits.
+
+More workers share each batch; that changes the order of its sums, and so the last bits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import torch
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer, get_device
+from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+from ray.train.v2.api.exceptions import TrainingFailedError
+
+from mara_ray.artifacts import hash_of, read_json
+from mara_ray.config import PredictorConfig
+from mara_ray.curves.bank import CurveBank
+from mara_ray.errors import MachineError, UserError
+from mara_ray.predictor.fitting import FlowTraining, make_predictor, validation_error
+from mara_ray.predictor.flow import CONFIG_FILE, FlowPredictor
+from mara_ray.progress import Report
+
+STATE_FILE = "state.pt"
+METRICS_FILE = "metrics.jsonl"
+MAX_FAILURES = 3
+FOLLOW_SECONDS = 0.5
+# Ray Train polls its workers and looks for preempted nodes at intervals that suit day-long trainings.
+TRAIN_ENVIRONMENT = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+}
+
+
+def train_predictor(
+    config: PredictorConfig, bank: CurveBank, seed: int, directory: Path, progress: Report
+) -> FlowPredictor:
+    """Train on the training curves of set `id`, choose the epoch on the validation curves, and save.
+
+    A call that was killed is picked up by the next one with the same arguments. `directory` must be
+    seen by all workers; it ends with weights.safetensors, predictor.json and metrics.jsonl.
+
+    Raises:
+        UserError: the bank has no training or validation curve, or the batch is too small to share.
+        MachineError: the training failed more than `MAX_FAILURES` times.
+    """
+    rows = {split: bank.rows("id", split) for split in ("train", "validation")}
+    for split, found in rows.items():
+        if not len(found):
+            raise UserError(f"curves.configurations: the bank has no accepted {split} curve; ask for more")
+    if config.batch_curves < config.num_workers:
+        raise UserError(
+            f"predictor.num_workers: {config.num_workers} workers cannot share a batch of"
+            f" {config.batch_curves} curves; raise predictor.batch_curves"
+        )
+    identity = hash_of(config.model_dump(mode="json"), bank.content_hash, seed)
+    if (directory / CONFIG_FILE).is_file() and read_json(directory / CONFIG_FILE).get(
+        "made_from"
+    ) == identity:
+        return FlowPredictor.load(directory)
+    directory = directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    trainer = _Trainer(
+        _train_worker,
+        train_loop_config={
+            "config": config.model_dump(),
+            "seed": seed,
+            "directory": str(directory),
+            **{f"{split}_CL": bank.ema_CL[found] for split, found in rows.items()},
+        },
+        scaling_config=ScalingConfig(num_workers=config.num_workers, use_gpu=config.use_gpu),
+        run_config=RunConfig(
+            name=f"train-{identity}",
+            storage_path=str(directory),
+            failure_config=FailureConfig(max_failures=MAX_FAILURES),
+            checkpoint_config=CheckpointConfig(num_to_keep=2),
+        ),
+    )
+    with _train_environment(), _followed(directory / METRICS_FILE, config.epochs, progress):
+        try:
+            checkpoint = trainer.fit().checkpoint
+            assert checkpoint is not None
+        except TrainingFailedError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise MachineError(f"predictor: its training failed ({reason}); run again to resume") from error
+    with checkpoint.as_directory() as folder:
+        state = torch.load(Path(folder) / STATE_FILE, map_location="cpu", weights_only=True)
+    predictor = make_predictor(config, state["best"], seed)
+    predictor.save(directory, made_from=identity)
+    shutil.rmtree(directory / f"train-{identity}", ignore_errors=True)
+    return predictor
+
+
+class _Trainer(TorchTrainer):
+    """Ray Train's, without its cleaner of placement groups.
+
+    The cleaner asks Ray's state API, which a Ray without a dashboard does not answer: every training
+    would end with a wait of 12 s. Our placement group goes with the driver's job in any case.
+    """
+
+    def _create_default_callbacks(self) -> list[Any]:
+        callbacks = super()._create_default_callbacks()
+        return [callback for callback in callbacks if not isinstance(callback, PlacementGroupCleanerCallback)]
+
+
+def _train_worker(loop: dict[str, Any]) -> None:
+    """What each Ray Train worker runs."""
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)  # the same sums on every machine
+    config = PredictorConfig.model_validate(loop["config"])
+    context = ray.train.get_context()
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    training = FlowTraining(config, loop["train_CL"], loop["seed"], get_device())
+    if checkpoint := ray.train.get_checkpoint():
+        with checkpoint.as_directory() as folder:
+            training.load_state_dict(torch.load(Path(folder) / STATE_FILE, weights_only=True))
+    metrics_path = Path(loop["directory"]) / METRICS_FILE
+    if rank == 0:
+        _truncate(metrics_path, training.epoch)
+    while training.epoch < config.epochs:
+        row: dict[str, float] = {"loss": training.run_epoch(rank, world_size)}
+        if rank > 0:
+            ray.train.report(row)
+            continue
+        predictor = make_predictor(config, training.average, loop["seed"])
+        row["validation_mae"] = validation_error(predictor, loop["validation_CL"])
+        row["best_epoch"] = training.keep_if_best(row["validation_mae"])
+        with open(metrics_path, "a") as file:
+            file.write(json.dumps({"step": training.epoch, **row}) + "\n")
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save(training.state_dict(), Path(folder) / STATE_FILE)
+            ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
+
+
+def _truncate(path: Path, num_lines: int) -> None:
+    """Keep the first lines of the metrics file: those of the epochs that are done."""
+    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    path.write_text("".join(lines[:num_lines]))
+
+
+@contextmanager
+def _train_environment() -> Iterator[None]:
+    """Set Ray Train's intervals where the user has not, and silence its logger."""
+    added = [name for name in TRAIN_ENVIRONMENT if name not in os.environ]
+    os.environ.update({name: TRAIN_ENVIRONMENT[name] for name in added})
+    logging.getLogger("ray.train").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+@contextmanager
+def _followed(metrics_path: Path, epochs: int, progress: Report) -> Iterator[None]:
+    """Report the last line of the metrics file while the block runs."""
+    stop = threading.Event()
+
+    def follow() -> None:
+        seen = 0
+        while not stop.wait(FOLLOW_SECONDS):
+            lines = metrics_path.read_text().splitlines() if metrics_path.is_file() else []
+            if len(lines) > seen:
+                seen = len(lines)
+                progress(seen, epochs, "epochs")
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
