@@ -8,6 +8,7 @@ curve `ema_CL`; both raw and smoothed points are stored.
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,7 +125,7 @@ class CurveBank:
         ]
         table = pa.Table.from_arrays(columns, schema=SCHEMA)
         with written_whole(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     @classmethod
     def read(cls, path: Path) -> CurveBank:
@@ -137,8 +138,9 @@ class CurveBank:
         if not path.is_file():
             raise UserError(f"curve bank: {path} is missing; {remedy}")
         try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                table = file.read()
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"curve bank: {path} is not a readable Parquet file; {remedy}") from error
         if not table.schema.equals(SCHEMA):
             names = ", ".join(table.schema.names)
@@ -156,7 +158,7 @@ class CurveBank:
         """
         rows = sorted(rows, key=lambda row: row["curve_id"])
         ids = [row["curve_id"] for row in rows]
-        for first, second in zip(ids, ids[1:], strict=False):
+        for first, second in itertools.pairwise(ids):
             if first == second:
                 raise UserError(f"curve bank: {source} holds curve {first!r} twice; remove one")
         length = len(rows[0]["raw"])
@@ -173,7 +175,8 @@ class CurveBank:
         )
         if len(bad):
             raise UserError(
-                f"curve bank: {source}: curve {ids[bad[0]]!r} has a negative or non-finite loss; generate it again"
+                f"curve bank: {source}: curve {ids[bad[0]]!r} has a negative or non-finite loss;"
+                " generate it again"
             )
         columns = {
             f.name: np.array([row[f.name] for row in rows]) for f in SCHEMA if f.name not in ("raw", "ema")
