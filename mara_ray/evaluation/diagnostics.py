@@ -35,16 +35,16 @@ def diagnose(rows: pd.DataFrame, load: float, resamples: int, seed: int) -> dict
     Returns:
         For each method and measure {"mean": ..., "ci": [low, high]}, in the units of `MEASURES`.
     """
-    rows = rows[(rows["load"] == load) & ~rows["method"].isin(BOUNDS)].sort_values(KEYS)
-    first = rows[rows["method"] == rows["method"].iloc[0]]
+    rows = rows[(rows["load"] == load) & ~rows["method"].isin(BOUNDS)]
+    methods = list(dict.fromkeys(rows["method"]))
     shapes = {
-        str(name): (part["root"].nunique(), part["episode"].nunique()) for name, part in first.groupby("set")
+        str(name): (part["root"].nunique(), part["episode"].nunique()) for name, part in rows.groupby("set")
     }
-    draws = draw_resampling(
-        rows["training_seed"].nunique(), shapes, resamples, generator(seed, "diagnostics", str(load))
-    )
+    num_seeds = int(rows.groupby("method")["training_seed"].nunique().max())
+    draws = draw_resampling(num_seeds, shapes, resamples, generator(seed, "diagnostics", str(load)))
     table: dict[str, dict[str, Any]] = {}
-    for method, of_method in rows.groupby("method", sort=False):
+    for method in methods:
+        of_method = rows[rows["method"] == method].sort_values(KEYS)
         table[str(method)] = {}
         for measure, (_, factor) in MEASURES.items():
             levels, replicates = [], []

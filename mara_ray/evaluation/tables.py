@@ -229,7 +229,7 @@ def predictor_table(evaluation: Mapping[str, Any]) -> Table:
     )
     table.add_column("predictor")
     table.add_column("set")
-    for heading in ("capped MAE", "success, %", "CRPS", "90 % covers", "MAE saved, %"):
+    for heading in ("capped MAE", "success, %", "CRPS", "90 % covers, %", "MAE saved, %"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, by_set in evaluation["predictors"].items():
         for set_name, scores in by_set.items():
@@ -239,9 +239,9 @@ def predictor_table(evaluation: Mapping[str, Any]) -> Table:
                 label(name),
                 label(set_name),
                 f"{scores['capped_mae']:.1f}",
-                f"{scores['success_accuracy']:.1f}",
+                f"{100 * scores['success_accuracy']:.1f}",
                 f"{scores['crps']:.1f}",
-                f"{scores['coverage_90']:.1f}",
+                f"{100 * scores['coverage_90']:.1f}",
                 reduction,
             )
         table.add_section()
