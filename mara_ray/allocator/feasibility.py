@@ -72,10 +72,12 @@ def _exact(
 ) -> np.ndarray:
     """The best of all subsets; the tasks are sorted by window, and no candidate is hopeless alone."""
     member_SK, widest_SK, within_SS = _subsets(candidate_BK.shape[1], num_nodes)
-    overfull_BS = demand_BK @ member_SK.T > window_BK @ widest_SK.T
     kept_BK = candidate_BK.copy()
-    for episode in np.flatnonzero(overfull_BS.any(1)):
-        fits_S = ~within_SS[overfull_BS[episode]].any(0)
+    crowded = np.flatnonzero(candidate_BK.sum(1) > num_nodes)  # fewer can have a node each
+    overfull_ES = demand_BK[crowded] @ member_SK.T > window_BK[crowded] @ widest_SK.T
+    for row in np.flatnonzero(overfull_ES.any(1)):
+        episode = crowded[row]
+        fits_S = ~within_SS[overfull_ES[row]].any(0)
         size_S = member_SK @ candidate_BK[episode]
         # Demands are under 2^20, so the size decides first and the total demand second.
         score_S = np.where(fits_S, size_S * 2.0**30 - member_SK @ demand_BK[episode], -np.inf)

@@ -84,9 +84,13 @@ def test_lara_holds_an_estimate_at_the_cap_to_be_out_of_reach():
 
 
 def test_lara_decides_on_the_median():
-    futures = [1, 1, 1, 30]  # the median is 1, the mean 8.25
-    observation = observation_of((0, 15, 9, futures), (1, 14, 9, [9, 9, 9, 9]), num_nodes=1, num_samples=4)
-    # Hopeless by the median: the second (9 of 4 steps); by the mean, the first would be hopeless, too.
+    # Windows from step 10: 5 and 4. By the median (1 and 9) only the first can be done; by the mean
+    # (8.25 and 7) none, by the smallest sample both, and the second would be the less lax.
+    observation = observation_of(
+        (0, 15, 9, [1, 1, 1, 30]), (1, 14, 9, [1, 9, 9, 9]), num_nodes=1, num_samples=4
+    )
+    assert LARA().allocate(observation).tolist() == [[1]]
+    observation = dataclasses.replace(observation, num_seen_BK=np.array([[9, 8]], np.int32))
     assert LARA().allocate(observation).tolist() == [[1]]
 
 
