@@ -42,11 +42,6 @@ METHOD_COLOURS = {
     "edf": "#7F7F7F",
     "fifo": "#B3B3B3",
 }
-LEARNING_COLUMNS = {
-    "train_completion": "completion in training, %",
-    "validation_completion": "completion in validation, %",
-    "entropy": "entropy per node, nats",
-}
 BOUND_STYLES = {"clairvoyant": "-", "independent": ":", "oracle_online": "--"}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -148,16 +143,17 @@ def _draw_bars(axes: Axes, method: str, by_set: Mapping[str, Any], offset: float
     return Patch(color=colour, label=label(method))
 
 
-def learning_curves(histories: Mapping[str, pd.DataFrame]) -> Picture:
-    """What the policies learned over their updates.
+def learning_curves(histories: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Picture:
+    """What the policies learned over their updates, one panel per measured column.
 
     Args:
         histories: for each policy the lines of its metrics file; `step` is the update.
+        columns: measured columns, and what each panel is called.
     """
     colours = (BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE)
     with plt.rc_context(STYLE):
-        figure, panels = small_multiples(len(LEARNING_COLUMNS), 2.4)
-        for axes, (column, name) in zip(panels, LEARNING_COLUMNS.items(), strict=True):
+        figure, panels = small_multiples(len(columns), 2.4)
+        for axes, (column, name) in zip(panels, columns.items(), strict=True):
             for number, (policy, history) in enumerate(histories.items()):
                 known = history.reindex(columns=["step", column]).dropna()
                 step, value = known["step"].to_numpy(), known[column].to_numpy()
@@ -175,5 +171,5 @@ def learning_curves(histories: Mapping[str, pd.DataFrame]) -> Picture:
         "Training of the allocators, one line per policy. The checkpoint that is evaluated (star) is the one"
         " with the best completion on validation episodes, whose curves the evaluation never meets."
     )
-    alt = f"Learning curves of {', '.join(histories)}: {', '.join(LEARNING_COLUMNS.values())}."
+    alt = f"Learning curves of {', '.join(histories)}: {', '.join(columns.values())}."
     return Picture("learning", "How the allocators learned", caption, alt, png)

@@ -19,6 +19,10 @@ from mara_ray.evaluation.plots import Picture
 from mara_ray.evaluation.tables import MEAN, label
 
 
+# The scores of a predictor that are shown, and the factor to the unit of the column.
+SCORES = {"capped_mae": 1, "success_accuracy": 100, "crps": 1, "coverage_90": 100}
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where the numbers come from.
@@ -62,8 +66,9 @@ def write_report(
         MachineError: the disk is full.
     """
     first, *others = pictures
+    bullets = "".join(f"<li>{_text(sentence)}</li>" for sentence in findings(summary))
     results = [
-        _section("In short", "<ul>" + "".join(f"<li>{escape(s)}</li>" for s in findings(summary)) + "</ul>"),
+        _section("In short", f"<ul>{bullets}</ul>"),
         _section(first.title, _figure(first)),
         _section("Completion", _completion(summary)),
         _section("Differences", _differences(summary)),
@@ -85,6 +90,11 @@ def _section(title: str, content: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>"
 
 
+def _text(plain: str) -> str:
+    """Escaped, and no line break before a percent sign."""
+    return escape(plain).replace(" %", "&nbsp;%")
+
+
 def _scroll(content: str, name: str) -> str:
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}">{content}</div>'
 
@@ -93,7 +103,7 @@ def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.png).decode()
     image = f'<img id="{picture.name}" alt="{escape(picture.alt)}" src="data:image/png;base64,{data}">'
     return (
-        f"<figure>{_scroll(image, picture.title)}<figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f"<figure>{_scroll(image, picture.title)}<figcaption>{_text(picture.caption)}</figcaption></figure>"
     )
 
 
@@ -124,15 +134,15 @@ def _completion(summary: Mapping[str, Any]) -> str:
                 ends = [100 * end for end in summary["gap_closed_ci"][method][MEAN]]
                 cells.append(_cell(f"{100 * share:.0f} %".replace("-", MINUS), span(ends)))
             rows.append(_row(label(method), cells, kind))
-    head = ["method", *(f"{label(s)}, %" for s in sets), "of the gap LARA → optimum closed (mean)"]
+    head = ["method", *(label(s) for s in sets), "gap closed"]
     episodes = summary["episodes"]
     counts = ", ".join(f"{episodes[s]} {label(s)}" for s in sets if s in episodes)
     note = (
-        f"Load p = {summary['load']:g}. Small: 95 % intervals. {counts} episodes from {episodes['roots']}"
+        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts} episodes from {episodes['roots']}"
         f" workload roots; {episodes['training_seeds']} training seed(s) of each learned method. Grey:"
-        " reference levels."
+        " reference levels. Gap closed: how much of the way from LARA to the clairvoyant optimum, on the mean."
     )
-    return _table(head, rows, "Completion by method and set") + f'<p class="note">{escape(note)}</p>'
+    return _table(head, rows, "Completion by method and set") + f'<p class="note">{_text(note)}</p>'
 
 
 def _differences(summary: Mapping[str, Any]) -> str:
@@ -145,9 +155,12 @@ def _differences(summary: Mapping[str, Any]) -> str:
         ]
         cells += [_cell(f"{by_set[MEAN][key]:.4f}") for key in ("p", "p_holm")]
         rows.append(_row(f"{label(first)} {MINUS} {label(second)}", cells))
-    head = ["difference in points", *(label(s) for s in sets), "p (mean)", "p after Holm (mean)"]
-    note = "Paired on the same episodes. Blue: the interval leaves out 0 and Holm's p is under 0.05."
-    return _table(head, rows, "Differences") + f'<p class="note">{note}</p>'
+    head = ["difference in points", *(label(s) for s in sets), "p", "Holm's p"]
+    note = (
+        "Paired on the same episodes. Blue: the interval leaves out 0 and Holm's p is under 0.05."
+        " The p values shown are those of the mean."
+    )
+    return _table(head, rows, "Differences") + f'<p class="note">{_text(note)}</p>'
 
 
 def _predictors(evaluation: Mapping[str, Any]) -> str:
@@ -155,29 +168,20 @@ def _predictors(evaluation: Mapping[str, Any]) -> str:
     for name, by_set in evaluation["predictors"].items():
         for set_name, scores in by_set.items():
             versus = evaluation.get("versus_wls", {}).get(name, {}).get(set_name)
-            cells = [
-                _cell(f"{scores[key]:.1f}")
-                for key in ("capped_mae", "success_accuracy", "crps", "coverage_90")
-            ]
-            cells.append(
-                _cell(points(versus["mae_reduction_percent"]), span(versus["ci"], signed=True))
-                if versus
-                else _cell("")
-            )
+            cells = [_cell(f"{factor * scores[key]:.1f}") for key, factor in SCORES.items()]
+            if versus:
+                cells.append(_cell(points(versus["mae_reduction_percent"]), span(versus["ci"], signed=True)))
+            else:
+                cells.append(_cell(""))
             rows.append(_row(f"{label(name)}, {label(set_name)}", cells))
-    head = [
-        "predictor, set",
-        "capped MAE, steps",
-        "on-time calls right, %",
-        "CRPS, steps",
-        "in the 90 % band, %",
-        "MAE saved against WLS, %",
-    ]
+    head = ["predictor, set", "capped MAE", "on time? right, %", "CRPS", "in 90 % band, %", "MAE saved, %"]
     note = (
         "On test curves, which no predictor was fitted to. Capped MAE: error of the steps still needed, never"
-        " counted as the remaining cap. CRPS: the same for the whole distribution; lower is better."
+        " counted as the remaining cap. On time: how often it says rightly whether a task will be done within a"
+        " window. CRPS: the error of the whole distribution, in steps. MAE saved: against WLS, with its paired"
+        " 95 % interval over curves."
     )
-    return _table(head, rows, "Forecasts") + f'<p class="note">{note}</p>'
+    return _table(head, rows, "Forecasts") + f'<p class="note">{_text(note)}</p>'
 
 
 def _diagnostics(table: Mapping[str, Mapping[str, Any]]) -> str:

@@ -124,7 +124,7 @@ def test_table_fits_eighty_columns(summary: dict) -> None:
 
 
 def test_predictor_table_shows_all_predictors() -> None:
-    scores = {"capped_mae": 20.0, "success_accuracy": 80.0, "crps": 10.0, "coverage_90": 88.0}
+    scores = {"capped_mae": 20.0, "success_accuracy": 0.8, "crps": 10.0, "coverage_90": 0.88}
     versus = {"mae_reduction_percent": 41.0, "success_gain_points": 5.0, "ci": [30.0, 50.0]}
     evaluation = {
         "predictors": {"fm": {"id": scores}, "wls": {"id": scores}},
