@@ -63,6 +63,11 @@ class World:
         table = ForecastTable.load(Path(table_directory))
         return cls(config, replay, table, rows["train"], rows["validation"])
 
+    @classmethod
+    def of_context(cls, env_config: dict[str, Any]) -> World:
+        """Load the world that RLlib's `env_config` names: `run`, `bank_path`, `table_directory`."""
+        return cls.load(*(env_config[key] for key in ("run", "bank_path", "table_directory")))
+
     def batched(self) -> BatchedEnv:
         """A fresh lockstep environment."""
         steps = self.config.workload.episode_steps
@@ -120,12 +125,12 @@ class BatchedEnv:
 class NodesEnv(MultiAgentEnv):
     """One episode behind RLlib's API. Every node observes the whole state and gets the team's reward.
 
-    `env_config` holds `world`, a `World`. A joint action must be a matching: see `Simulator.step`.
+    `env_config` is that of `World.of_context`. A joint action must be a matching: see `Simulator.step`.
     """
 
     def __init__(self, env_config: dict[str, Any]) -> None:
         super().__init__()
-        world: World = env_config["world"]
+        world = World.of_context(env_config)
         self._world, self._env = world, world.batched()
         simulator = world.config.simulator
         self.possible_agents = agent_names(simulator.num_nodes)

@@ -39,17 +39,16 @@ LARGEST_UNIFORM = np.float32(1 - 1e-6)
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):
-    """Samples whole episodes; `env_config` holds the arguments of `World.load` and `training_seed`.
+    """Samples whole episodes; `env_config` is that of `World.of_context`, and `training_seed`.
 
-    All randomness is keyed by (seed, worker, weights' number, call), and so independent of what was
-    sampled before: a restored runner goes on as the old one would have.
+    All randomness is keyed by the seed, the number of the weights and that of the episode: a restored
+    runner goes on as the old one would have, and several share the episodes that one would run.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
-        context = self.config.env_config
-        self.world = World.load(context["run"], context["bank_path"], context["table_directory"])
-        self._training_seed: int = context["training_seed"]
+        self.world = World.of_context(self.config.env_config)
+        self._training_seed: int = self.config.env_config["training_seed"]
         self.env = self.world.batched()
         self._weights_seq_no, self._calls = 0, 0
         self.make_module()
@@ -71,13 +70,17 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 
     def sample(self, **kwargs: Any) -> list[MultiAgentEpisode]:
         """Run this runner's share of the update's episodes from start to end."""
-        num_episodes = self._share()
-        path = (self._training_seed, self.worker_index or 0, self._weights_seq_no, self._calls)
-        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path)
-        rng = generator(self.world.config.seed, "allocator", "actions", *path)
-        episodes, reward_B = self._run(workload, rng, "-".join(f"{part:06d}" for part in path))
+        config, share = self.world.config, self._share()
+        path = (self._training_seed, self._weights_seq_no, self._calls)
+        num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
+        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
+        rng = generator(config.seed, "allocator", "actions", *path)
+        uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
+        name = "-".join(f"{part:06d}" for part in (*path, share.start))
+        episodes, reward_B = self._run(workload, np.minimum(uniform_BTM, LARGEST_UNIFORM), name)
         self._calls += 1
-        steps = num_episodes * self.world.config.workload.episode_steps
+        num_episodes = len(reward_B)
+        steps = num_episodes * num_steps
         for name, value in (
             (NUM_ENV_STEPS_SAMPLED, steps),
             (NUM_EPISODES, num_episodes),
@@ -121,27 +124,28 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         """RLlib writes the module by itself."""
         return [(COMPONENT_RL_MODULE, self.module)]
 
-    def _share(self) -> int:
-        total = self.world.config.allocator.episodes_per_update
-        if not self.num_workers:
-            return total
-        return total // self.num_workers + (self.worker_index <= total % self.num_workers)
+    def _share(self) -> slice:
+        """Which of an update's episodes are this runner's."""
+        total, runners, number = (
+            self.world.config.allocator.episodes_per_update,
+            max(1, self.num_workers),
+            max(1, self.worker_index or 1) - 1,
+        )
+        return slice(total * number // runners, total * (number + 1) // runners)
 
     def _run(
-        self, workload: Workload, rng: np.random.Generator, name: str
+        self, workload: Workload, uniform_BTM: np.ndarray, name: str
     ) -> tuple[list[MultiAgentEpisode], np.ndarray]:
         """Run a workload to its end; returns the episodes and the return of each, (B,)."""
-        num_steps, num_episodes = self.world.config.workload.episode_steps, len(workload.num_tasks_B)
-        shape = (num_steps, num_episodes, self.world.config.simulator.num_nodes)
-        uniform_TBM = np.minimum(rng.random(shape, np.float32), LARGEST_UNIFORM)
+        num_episodes, num_steps, num_nodes = uniform_BTM.shape
         reward_TB = np.zeros((num_steps, num_episodes))
         steps: list[tuple[np.ndarray, Features, dict[str, np.ndarray]]] = []
         self.env.reset(workload)
         for step in range(num_steps):
             rows, observation = self.env.observe()
             features = encode(at_rows(observation, rows))
-            outputs = self._decide(features, uniform_TBM[step, rows]) if len(rows) else {}
-            action_RM = outputs.get(Columns.ACTIONS, np.empty((0, shape[2]), np.int64))
+            outputs = self._decide(features, uniform_BTM[rows, step]) if len(rows) else {}
+            action_RM = outputs.get(Columns.ACTIONS, np.empty((0, num_nodes), np.int64))
             reward_TB[step] = self.env.step(rows, action_RM, observation)
             if len(rows):
                 steps.append((np.stack((rows, np.full_like(rows, step))), features, outputs))

@@ -77,10 +77,15 @@ class MATModule(TorchRLModule, ValueFunctionAPI):
         self.network = MAT(NetworkShape(**self.model_config["shape"]))
         self.value_scale = ValueScale()
 
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+    # These two override RLlib's outer methods: those set every layer to evaluation and back on each
+    # call, a tenth of a step's time, and no layer here behaves differently in training.
+
+    def forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """Decide greedily."""
         return self._decide(batch[Columns.OBS], None)
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+    def forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """Decide at random, with the batch's random numbers."""
         return self._decide(batch[Columns.OBS], batch[UNIFORM])
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
