@@ -6,6 +6,7 @@ Axis letters: B images of a mini-batch, N images of a data set, H height, W widt
 from __future__ import annotations
 
 import zipfile
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def load_images() -> tuple[np.ndarray, np.ndarray]:
     try:
         with np.load(ARCHIVE) as arrays:
             images, labels = arrays["images"], arrays["labels"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"images: {ARCHIVE} is missing or damaged; install mara_ray again") from error
     scaled = images[:, None].astype(np.float32) / 255
     return (scaled - scaled.mean()) / scaled.std(), labels.astype(np.int64)
