@@ -18,7 +18,6 @@ from mara_ray.evaluation.findings import MINUS, established, findings, points, s
 from mara_ray.evaluation.plots import Picture
 from mara_ray.evaluation.tables import MEAN, label
 
-
 # The scores of a predictor that are shown, and the factor to the unit of the column.
 SCORES = {"capped_mae": 1, "success_accuracy": 100, "crps": 1, "coverage_90": 100}
 
@@ -138,9 +137,10 @@ def _completion(summary: Mapping[str, Any]) -> str:
     episodes = summary["episodes"]
     counts = ", ".join(f"{episodes[s]} {label(s)}" for s in sets if s in episodes)
     note = (
-        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts} episodes from {episodes['roots']}"
-        f" workload roots; {episodes['training_seeds']} training seed(s) of each learned method. Grey:"
-        " reference levels. Gap closed: how much of the way from LARA to the clairvoyant optimum, on the mean."
+        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts} episodes"
+        f" from {episodes['roots']} workload roots; {episodes['training_seeds']} training seed(s) of each"
+        " learned method. Grey: reference levels. Gap closed: how much of the way from LARA to the clairvoyant"
+        " optimum, on the mean."
     )
     return _table(head, rows, "Completion by method and set") + f'<p class="note">{_text(note)}</p>'
 
@@ -177,9 +177,9 @@ def _predictors(evaluation: Mapping[str, Any]) -> str:
     head = ["predictor, set", "capped MAE", "on time? right, %", "CRPS", "in 90 % band, %", "MAE saved, %"]
     note = (
         "On test curves, which no predictor was fitted to. Capped MAE: error of the steps still needed, never"
-        " counted as the remaining cap. On time: how often it says rightly whether a task will be done within a"
-        " window. CRPS: the error of the whole distribution, in steps. MAE saved: against WLS, with its paired"
-        " 95 % interval over curves."
+        " counted as the remaining cap. On time: how often it says rightly whether a task will be done within"
+        " a window. CRPS: the error of the whole distribution, in steps. MAE saved: against WLS, with its"
+        " paired 95 % interval over curves."
     )
     return _table(head, rows, "Forecasts") + f'<p class="note">{_text(note)}</p>'
 
