@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from mara_ray.config import ClusterConfig
-from mara_ray.errors import MachineError, MaraError, UserError
+from mara_ray.errors import MachineError, UserError
 
 REACH_SECONDS = 5.0
 TICK_SECONDS = 1.0
@@ -81,7 +81,7 @@ def wait_for(tasks: Sequence[ray.ObjectRef], tick: Callable[[int], None]) -> Non
     """Wait until all tasks are done; `tick` is told once a second how many are.
 
     Raises:
-        MaraError: what a task raised, as it was.
+        Exception: what a task raised, as it was.
         MachineError: a task's worker died more often than Ray tries again.
     """
     pending = list(tasks)
@@ -91,9 +91,7 @@ def wait_for(tasks: Sequence[ray.ObjectRef], tick: Callable[[int], None]) -> Non
         try:
             ray.get(done)
         except RayTaskError as error:
-            if isinstance(error.cause, MaraError):
-                raise error.cause from error
-            raise
+            raise error.cause from error
         except RayError as error:
             reason = str(error).splitlines()[0]
             raise MachineError(f"Ray: a task was lost ({reason}); run again to go on from here") from error

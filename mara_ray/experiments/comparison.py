@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import ray
@@ -52,6 +53,11 @@ def all_cells(config: RunConfig) -> list[Cell]:
     ]
 
 
+def read_bank(run: Run) -> CurveBank:
+    """The run's curve bank."""
+    return CurveBank.read(run.folder("curves") / "bank.parquet")
+
+
 def draw_cell(config: RunConfig, bank: CurveBank, cell: Cell) -> Workload:
     """Draw a cell's episodes over the test curves of its set."""
     rows = bank.rows(cell.set_name, "test")
@@ -69,6 +75,17 @@ def workload_path(run: Run, cell: Cell) -> Path:
 def policy_directory(run: Run, forecast: str, training_seed: int) -> Path:
     """Where the policy of a forecast and training seed lies."""
     return run.folder("allocator") / f"{forecast}-seed{training_seed}"
+
+
+def policy_metrics(run: Run) -> dict[str, Path]:
+    """The metrics file of every policy, by the policy's name."""
+    allocator = run.config.allocator
+    directories = [
+        policy_directory(run, forecast, training_seed)
+        for forecast in allocator.forecasts
+        for training_seed in range(allocator.num_seeds)
+    ]
+    return {directory.name: directory / "metrics.jsonl" for directory in directories}
 
 
 def allocators(run: Run, method: Method) -> Iterator[tuple[int, Allocator]]:
@@ -89,6 +106,7 @@ class Arena:
     """What a comparison is played with, loaded once."""
 
     run: Run
+    bank: CurveBank
     replay: CurveReplay
     simulator: Simulator
 
@@ -96,9 +114,9 @@ class Arena:
     def load(cls, run: Run) -> Arena:
         """Read the bank and set up the pool of nodes."""
         config = run.config
-        bank = CurveBank.read(run.folder("curves") / "bank.parquet")
+        bank = read_bank(run)
         replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
-        return cls(run, replay, Simulator(config.simulator, config.workload.episode_steps, replay))
+        return cls(run, bank, replay, Simulator(config.simulator, config.workload.episode_steps, replay))
 
     def play(self, name: str, workload: Workload) -> Iterator[tuple[int, Rollout]]:
         """Play a workload under a method, once for each of its training seeds."""
@@ -114,7 +132,7 @@ def compare_cell(run: Run, cell: Cell, path: Path) -> None:
     torch.set_num_threads(1)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
-    place = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
+    place: dict[str, Any] = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
     parts = [
         episode_rows(played, method=name, training_seed=training_seed, **place)
         for name in (*run.config.evaluation.methods, *REFERENCES)

@@ -46,6 +46,20 @@ class Run:
         """The folder of one stage's outputs."""
         return self.directory / stage
 
+    def records(self) -> dict[str, Any]:
+        """The manifest's record of every stage that is done.
+
+        Raises:
+            UserError: the manifest is damaged.
+        """
+        if not self.manifest_path.is_file():
+            return {}
+        manifest = read_json(self.manifest_path)
+        stages = manifest.get("stages") if isinstance(manifest, dict) else None
+        if not isinstance(stages, dict):
+            raise UserError(f"file: {self.manifest_path} is not a run's manifest; delete it and run again")
+        return stages
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -101,7 +115,7 @@ def stage_inputs(run: Run, stage: Stage) -> str:
     Raises:
         UserError: a stage before it is not done.
     """
-    records = _records(run)
+    records = run.records()
     for need in stage.needs:
         if need not in records:
             raise UserError(f"{need}: this stage of {run.directory} is not done; run `mara run` first")
@@ -111,7 +125,7 @@ def stage_inputs(run: Run, stage: Stage) -> str:
 
 def is_done(run: Run, stage: Stage, inputs: str) -> bool:
     """Whether the manifest has the stage from these inputs, and its outputs lie there unchanged."""
-    record = _records(run).get(stage.name)
+    record = run.records().get(stage.name)
     if record is None or record["inputs"] != inputs:
         return False
     outputs = ((run.directory / name, value) for name, value in record["outputs"].items())
@@ -142,7 +156,7 @@ def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
         progress.shown(stage.name) as report,
     ):
         summary.update(stage.work(run, report))
-    records = _records(run)
+    records = run.records()
     records[stage.name] = {
         "inputs": inputs,
         "outputs": {name: file_hash(run.directory / name) for name in stage.outputs(run.config)},
@@ -173,16 +187,6 @@ def _claim_folder(folder: Path, inputs: str) -> None:
         return
     folder.mkdir(parents=True)
     marker.write_text(inputs + "\n")
-
-
-def _records(run: Run) -> dict[str, Any]:
-    if not run.manifest_path.is_file():
-        return {}
-    manifest = read_json(run.manifest_path)
-    stages = manifest.get("stages") if isinstance(manifest, dict) else None
-    if not isinstance(stages, dict):
-        raise UserError(f"file: {run.manifest_path} is not a run's manifest; delete it and run again")
-    return stages
 
 
 @contextmanager

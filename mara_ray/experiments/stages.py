@@ -12,7 +12,7 @@ from mara_ray.allocator.mat.algorithm import train_policy
 from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import write_json, written_whole
 from mara_ray.config import RunConfig
-from mara_ray.curves.bank import CurveBank
+from mara_ray.curves.bank import first_crossing
 from mara_ray.curves.generate import generate_bank
 from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect, wait_for
@@ -21,21 +21,18 @@ from mara_ray.experiments.comparison import (
     compare_cell,
     draw_cell,
     policy_directory,
+    policy_metrics,
+    read_bank,
     workload_path,
 )
 from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
 from mara_ray.experiments.reporting import make_report
 from mara_ray.predictor.evaluate import evaluate_predictors
 from mara_ray.predictor.flow import FlowPredictor
-from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
+from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.train import train_predictor
 from mara_ray.progress import Report
-
-
-def read_bank(run: Run) -> CurveBank:
-    """The run's curve bank."""
-    return CurveBank.read(run.folder("curves") / "bank.parquet")
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
@@ -59,14 +56,19 @@ def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
     bank = read_bank(run)
     target_CG = bank.target_losses(run.config.workload.target_fractions)
     warmup_points = run.config.predictor.warmup_points
-    predictors = (FlowPredictor.load(run.folder("predictor")), WLSPredictor(warmup_points), OraclePredictor())
+    predictors: tuple[CurvePredictor, ...] = (
+        FlowPredictor.load(run.folder("predictor")),
+        WLSPredictor(warmup_points),
+        OraclePredictor(),
+    )
     tables = {
         predictor.name: ForecastTable.build(
             predictor, bank, target_CG, run.folder("forecasts") / predictor.name, report
         )
         for predictor in predictors
     }
-    evaluation = evaluate_predictors(tables, bank, target_CG, run.config.seed)
+    points_needed_CG = first_crossing(bank.ema_CL, target_CG)
+    evaluation = evaluate_predictors(tables, bank, points_needed_CG, warmup_points)
     write_json(run.folder("forecasts") / "evaluation.json", evaluation)
     return {name: table.predictor_hash for name, table in tables.items()}
 
@@ -92,15 +94,6 @@ def _train_policy(run: Run, forecast: str, training_seed: int) -> None:
         run.folder("forecasts") / forecast,
         policy_directory(run, forecast, training_seed),
     )
-
-
-def policy_metrics(run: Run) -> dict[str, Path]:
-    """The metrics file of every policy."""
-    return {
-        f"{forecast}-seed{training_seed}": policy_directory(run, forecast, training_seed) / "metrics.jsonl"
-        for forecast in run.config.allocator.forecasts
-        for training_seed in range(run.config.allocator.num_seeds)
-    }
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:

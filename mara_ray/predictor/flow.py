@@ -164,22 +164,38 @@ class FlowPredictor:
         steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
         steps_BGN[:] = horizon_B[:, None, None]
         ready = np.flatnonzero((num_seen_B >= self.shape.warmup_points) & (horizon_B > 0))
-        # The features need the cap L, the encoder only the points that someone has seen.
-        feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max(initial=1)]
-        with torch.inference_mode():
-            encoding_CLE = self._network.encode(torch.from_numpy(feature_CLD))
+        encoding_CLE = self._encode(ema_CL, num_seen_B)
         for first in range(0, len(ready), PREFIXES_PER_PASS):
             part = ready[first : first + PREFIXES_PER_PASS]
             curve_P, last_P = curve_B[part], num_seen_B[part] - 1
             latest_P = ema_CL[curve_P, last_P].astype(np.float64)
-            encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
-            means_PNH = self._futures(encoding_PE, latest_P)
+            means_PNH = self._sample(
+                encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)], latest_P
+            )
             steps_BGN[part] = first_crossing_steps(means_PNH, latest_P, horizon_B[part], target_BG[part])
         lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
         steps_BGN[lowest_CL[curve_B, num_seen_B - 1, None] <= target_BG] = 0
         return steps_BGN
 
-    def _futures(self, encoding_BE: Tensor, latest_B: np.ndarray) -> np.ndarray:
+    def futures(self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray) -> np.ndarray:
+        """Sampled futures of chosen prefixes (see `predict_prefixes`), for pictures.
+
+        Returns:
+            Mean losses of H bins that share the remaining L - n steps, float64 (B, N, H).
+        """
+        last_B = num_seen_B - 1
+        encoding_CLE = self._encode(ema_CL, num_seen_B)
+        encoding_BE = encoding_CLE[torch.from_numpy(curve_B), torch.from_numpy(last_B)]
+        return self._sample(encoding_BE, ema_CL[curve_B, last_B].astype(np.float64))
+
+    def _encode(self, ema_CL: np.ndarray, num_seen_B: np.ndarray) -> Tensor:
+        """Encode every prefix of curves, float64 (C, L', E), as far as anyone has seen."""
+        # The features need the cap L, the encoder only the points that someone has seen.
+        feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max(initial=1)]
+        with torch.inference_mode():
+            return self._network.encode(torch.from_numpy(feature_CLD))
+
+    def _sample(self, encoding_BE: Tensor, latest_B: np.ndarray) -> np.ndarray:
         """Sample the mean losses of the future bins: float64 (B, N, H)."""
         network, num_steps = self._network, self.shape.euler_steps
         with torch.inference_mode():

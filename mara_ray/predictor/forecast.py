@@ -23,8 +23,15 @@ REMEDY = "make it again with `mara predictor train`"
 class CurvePredictor(Protocol):
     """The half of a `Predictor` that a table needs."""
 
-    name: str
-    num_samples: int
+    @property
+    def name(self) -> str:
+        """How it is known."""
+        ...
+
+    @property
+    def num_samples(self) -> int:
+        """Samples N of one forecast."""
+        ...
 
     @property
     def content_hash(self) -> str:
