@@ -137,10 +137,10 @@ def _completion(summary: Mapping[str, Any]) -> str:
     episodes = summary["episodes"]
     counts = ", ".join(f"{episodes[s]} {label(s)}" for s in sets if s in episodes)
     note = (
-        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts} episodes"
-        f" from {episodes['roots']} workload roots; {episodes['training_seeds']} training seed(s) of each"
-        " learned method. Grey: reference levels. Gap closed: how much of the way from LARA to the clairvoyant"
-        " optimum, on the mean."
+        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts}"
+        f" episodes from {episodes['roots']} workload roots; {episodes['training_seeds']} training seed(s) of"
+        " each learned method. Grey: reference levels. Gap closed: how much of the way from LARA to the"
+        " clairvoyant optimum, on the mean."
     )
     return _table(head, rows, "Completion by method and set") + f'<p class="note">{_text(note)}</p>'
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.protocol import Allocator
 from mara_ray.allocator.queueing import EDF, FIFO
 from mara_ray.config import SimulatorConfig, WorkloadConfig
@@ -12,12 +13,23 @@ from mara_ray.curves.bank import NEVER, CurveBank
 from mara_ray.evaluation.bounds import clairvoyant_optimum, unit_schedule
 from mara_ray.evaluation.metrics import bound_rows, episode_rows, episode_tasks
 from mara_ray.evaluation.rollout import rollout
+from mara_ray.predictor.forecast import OraclePredictor
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.episodes import Workload, draw_workload
 
 STEPS = 60
+
+
+class Oracle:
+    """The true remaining steps."""
+
+    def __init__(self, replay: CurveReplay):
+        self.steps_CLGN = OraclePredictor().predict_curves(replay.ema_CL, replay.target_CG)
+
+    def lookup(self, curve: np.ndarray, num_seen: np.ndarray, level: np.ndarray) -> np.ndarray:
+        return self.steps_CLGN[curve, num_seen - 1, level].astype(np.float32)
 
 
 class Table:
@@ -74,7 +86,7 @@ def draw(seed: int, load: float, num_episodes: int = 4) -> Workload:
     return draw_workload(config, np.arange(60), load, num_episodes, seed, "test")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), load=st.sampled_from([0.1, 0.3]), num_nodes=st.integers(1, 3))
 def test_no_method_passes_the_bounds(replay: CurveReplay, seed: int, load: float, num_nodes: int) -> None:
     config = SimulatorConfig(num_nodes=num_nodes, num_slots=5)
@@ -84,14 +96,14 @@ def test_no_method_passes_the_bounds(replay: CurveReplay, seed: int, load: float
     alone = bounds[bounds.method == "independent"]["completed"].to_numpy()
     optimum = bounds[bounds.method == "clairvoyant"]["completed"].to_numpy()
     assert (optimum <= alone).all() and (alone <= workload.num_tasks_B).all()
-    methods: list[Allocator] = [FIFO(), EDF(), Shuffled()]
+    methods: list[Allocator] = [FIFO(), EDF(), Shuffled(), LARA()]
     for method in methods:
-        played = rollout(Simulator(config, STEPS, replay), Table(), method, workload)
+        played = rollout(Simulator(config, STEPS, replay), Oracle(replay), method, workload)
         rows = episode_rows(played, method=method.name, set_name="id", load=load, root=0)
         assert (rows["completed"].to_numpy() <= optimum).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), load=st.sampled_from([0.1, 0.3]), num_nodes=st.integers(1, 3))
 def test_the_optimum_replayed_in_the_engine_finishes_exactly_its_set(
     replay: CurveReplay, seed: int, load: float, num_nodes: int
