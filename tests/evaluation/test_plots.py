@@ -74,7 +74,7 @@ def check(picture: Picture) -> None:
 
 
 def test_gantt_counts_what_was_finished() -> None:
-    """EDF (here as MARA) turns to task 1 in step 1 and never finishes anything; FIFO (as LARA) ends task 0."""
+    """EDF (here as MARA) turns to task 1 in step 1 and finishes nothing; FIFO (as LARA) ends task 0."""
     assert "3 tasks; on time: MARA 0, LARA 1" in some_gantt().alt
 
 
