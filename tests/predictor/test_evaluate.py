@@ -1,0 +1,101 @@
+"""The measures of forecasts on a bank whose numbers are worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mara_ray.curves.bank import CurveBank, first_crossing
+from mara_ray.predictor.evaluate import evaluate_predictors
+from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
+from mara_ray.predictor.parametric import WLSPredictor
+from mara_ray.progress import silent
+
+FRACTIONS = (0.3, 0.6, 0.9, 1.05)
+
+
+class LatePredictor(OraclePredictor):
+    """The truth plus four steps, with two samples two steps to either side; not capped."""
+
+    name = "late"
+    num_samples = 2
+
+    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
+        steps_CLGN = super().predict_curves(ema_CL, target_CG)
+        return np.concatenate([steps_CLGN + np.uint16(2), steps_CLGN + np.uint16(6)], axis=3)
+
+
+@pytest.fixture(scope="module")
+def result(toy_bank: CurveBank, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder = tmp_path_factory.mktemp("tables")
+    target_CG = toy_bank.target_losses(FRACTIONS)
+    tables = {
+        predictor.name: ForecastTable.build(
+            predictor, toy_bank, target_CG, Path(folder) / predictor.name, silent
+        )
+        for predictor in (WLSPredictor(), OraclePredictor(), LatePredictor())
+    }
+    return evaluate_predictors(tables, toy_bank, first_crossing(toy_bank.ema_CL, target_CG), warmup=4)
+
+
+def test_the_truth_has_no_error(result: dict) -> None:
+    for set_name in ("id", "rl", "vit", "mean"):
+        oracle = result["predictors"]["oracle"][set_name]
+        assert oracle["capped_mae"] == oracle["crps"] == 0
+        assert oracle["coverage_90"] == 1
+        assert result["versus_wls"]["oracle"][set_name]["mae_reduction_percent"] == 100
+
+
+def test_a_known_error(result: dict) -> None:
+    """Median 4 late; the truth lies under both samples; CRPS = (2 + 6) / 2 - (4 / 2) / 2."""
+    late = result["predictors"]["late"]["id"]
+    assert late["capped_mae"] == pytest.approx(4)
+    assert late["crps"] == pytest.approx(3)
+    assert late["coverage_90"] == 0
+    assert 0.3 < late["success_accuracy"] < 1
+
+
+def test_the_mean_weighs_sets_alike(result: dict) -> None:
+    wls = result["predictors"]["wls"]
+    assert wls["mean"]["capped_mae"] == pytest.approx(
+        np.mean([wls[name]["capped_mae"] for name in ("id", "rl", "vit")])
+    )
+
+
+def test_improvement_over_wls_and_its_interval(result: dict) -> None:
+    wls, late = result["predictors"]["wls"]["rl"], result["predictors"]["late"]["rl"]
+    versus = result["versus_wls"]["late"]["rl"]
+    assert "wls" not in result["versus_wls"]
+    assert versus["mae_reduction_percent"] == pytest.approx(
+        100 * (1 - late["capped_mae"] / wls["capped_mae"])
+    )
+    gain = 100 * (late["success_accuracy"] - wls["success_accuracy"])
+    assert versus["success_gain_points"] == pytest.approx(gain)
+    assert versus["ci"][0] < versus["mae_reduction_percent"] < versus["ci"][1]
+    assert versus["success_ci"][0] < gain < versus["success_ci"][1]
+
+
+def test_success_by_hand() -> None:
+    """One case: 8 left of 12 points, done in 3 steps, forecast 5: windows 1..7, wrong for 3 and 4."""
+    point_L = np.arange(12)
+    ema_CL = np.where(point_L < 6, 2.0, 1.0)[None].astype(np.float32)
+    one = {
+        name: np.array([value])
+        for name, value in {
+            "curve_id": "a/0", "configuration": "a", "set": "id", "split": "test", "seed": 0,
+            "accepted": True, "status": "ok", "hyperparameters": "{}",
+        }.items()
+    }  # fmt: skip
+    bank = CurveBank(**one, raw_CL=ema_CL, ema_CL=ema_CL)
+    target_CG = np.array([[1.5]], np.float32)
+    steps_CLGN = np.full((1, 12, 1, 1), 5, np.uint16)
+    steps_CLGN[0, 4:] = OraclePredictor().predict_curves(ema_CL, target_CG)[0, 4:]
+    table = ForecastTable("fm", steps_CLGN, "", "")
+    needed_CG = first_crossing(ema_CL, target_CG)
+    assert needed_CG.tolist() == [[7]]
+    result = evaluate_predictors({"fm": table, "wls": table}, bank, needed_CG, warmup=4)
+    # three cases: n = 4 as above, n = 5 and 6 without a fault
+    assert result["predictors"]["fm"]["id"]["success_accuracy"] == pytest.approx((5 / 7 + 1 + 1) / 3)
+    assert result["predictors"]["fm"]["id"]["capped_mae"] == pytest.approx((2 + 0 + 0) / 3)
