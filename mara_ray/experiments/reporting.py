@@ -27,6 +27,11 @@ from mara_ray.workload.episodes import Workload
 NUM_FANS = 6
 FAN_SHARE = 8  # a fan shows the forecast after an eighth of the curve
 PACKAGES = ("ray", "torch", "numpy", "scipy")
+LEARNING_COLUMNS = {
+    "validation_completion": "completion on validation episodes, %",
+    "team_return": "team return per training episode",
+    "entropy": "entropy of a node's choice",
+}
 
 
 def make_report(run: Run, report: Report) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def _pictures(run: Run, summary: dict[str, Any]) -> list[Picture]:
     histories = {
         name: pd.read_json(path, lines=True) for name, path in policy_metrics(run).items() if path.is_file()
     }
-    return [*pictures, learning_curves(histories)]
+    return [*pictures, learning_curves(histories, LEARNING_COLUMNS)]
 
 
 def _episode(run: Run, arena: Arena) -> Picture | None:
