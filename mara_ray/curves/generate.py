@@ -212,7 +212,7 @@ def _train_all(
                 return
             reference = ray.wait(list(running))[0][0]
             series, numbers = running.pop(reference)
-            for number, part in zip(numbers, _result(reference, series, config), strict=True):
+            for number, part in zip(numbers, _result(reference, series), strict=True):
                 series.parts[number] = part
                 _write_part(_part_path(directory, series.configuration, number), part)
     finally:
@@ -247,7 +247,7 @@ def _start(series: Series, config: CurvesConfig, seed: int, directory: Path) -> 
         yield numbers
 
 
-def _result(reference: ray.ObjectRef, series: Series, config: CurvesConfig) -> list[dict[str, Any]]:
+def _result(reference: ray.ObjectRef, series: Series) -> list[dict[str, Any]]:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -257,8 +257,8 @@ def _result(reference: ray.ObjectRef, series: Series, config: CurvesConfig) -> l
     except ray.exceptions.RayError as error:
         reason = type(error).__name__
     raise MachineError(
-        f"curves: a training of {series.configuration} failed on each of {config.max_retries + 1} tries"
-        f" ({reason}); run again to go on from the finished ones"
+        f"curves: a training of {series.configuration} failed, and retries did not help ({reason}); run again"
+        " to go on from the finished ones"
     )
 
 

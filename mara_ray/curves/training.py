@@ -76,6 +76,7 @@ class LearningTask:
         device: str,
     ) -> None:
         self.problem = problem
+        self._parameters = list(problem.model.parameters())  # walking the modules is slow
         self.optimiser = optimiser
         self.hyperparameters = hyperparameters
         self.seed = seed
@@ -119,7 +120,7 @@ class LearningTask:
     def _descend(self, loss: torch.Tensor) -> None:
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.problem.model.parameters(), GRADIENT_CLIP)
+        nn.utils.clip_grad_norm_(self._parameters, GRADIENT_CLIP)
         self.optimiser.step()
 
     def _set_learning_rate(self, batch: int) -> None:

@@ -1,0 +1,205 @@
+"""The bank's bytes depend on the seed alone: not on workers, kills, or damaged parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import ray
+
+from mara_ray.config import ClusterConfig, CurvesConfig
+from mara_ray.curves import generate
+from mara_ray.curves.bank import CurveBank, smooth
+from mara_ray.errors import MachineError, UserError
+from mara_ray.experiments.cluster import connect
+from mara_ray.progress import silent
+
+pytestmark = pytest.mark.ray
+
+CONFIG = CurvesConfig(
+    configurations={"img_mlp": 4, "txt_bow": 2, "rl_cartpole_ppo": 1, "vit_fmnist": 1},
+    length_points=40,
+    batches_per_point=3,
+    curves_per_task=2,
+)
+SEED = 5
+
+
+ONE_WORKER = """
+import os, signal, sys
+from pathlib import Path
+from mara_ray.config import ClusterConfig, CurvesConfig
+from mara_ray.curves.generate import generate_bank
+from mara_ray.experiments.cluster import connect
+
+def die(done, total, text):
+    if done >= int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+connect(ClusterConfig(num_cpus=1))
+generate_bank(CurvesConfig.model_validate_json(sys.argv[1]), 5, Path(sys.argv[2]), die)
+"""
+
+
+def run_with_one_worker(directory: Path, dies_at: int) -> int:
+    arguments = [CONFIG.model_dump_json(), str(directory), str(dies_at)]
+    return subprocess.run([sys.executable, "-c", ONE_WORKER, *arguments], timeout=300).returncode
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_workers() -> Iterator[None]:
+    connect(ClusterConfig(num_cpus=2))
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def made(two_workers: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bank made without interruption by two workers."""
+    directory = tmp_path_factory.mktemp("made")
+    generate.generate_bank(CONFIG, SEED, directory, silent)
+    return directory
+
+
+def test_bank_holds_what_was_asked_for(made: Path) -> None:
+    bank = CurveBank.read(made / "bank.parquet")
+    for name, wanted in CONFIG.configurations.items():
+        of_it = bank.configuration == name
+        assert bank.accepted[of_it].sum() == wanted
+        assert bank.accepted[np.flatnonzero(of_it)[-1]], "candidates end with the last one that is needed"
+        numbers = [int(curve_id.split("/")[1]) for curve_id in bank.curve_id[of_it]]
+        assert numbers == list(range(of_it.sum()))
+    assert bank.raw_CL.shape == (len(bank), 40)
+    assert np.array_equal(bank.ema_CL, smooth(bank.raw_CL))
+    assert {str(s) for s in bank.split[bank.set == "id"]} == {"train", "test", "validation"}
+    assert {str(s) for s in bank.split[bank.set != "id"]} == {"test"}
+    learned = [generate.has_learned(raw_L) for raw_L in bank.raw_CL]
+    assert learned == bank.accepted.tolist()
+
+
+def test_manifest_accounts_for_the_work(made: Path) -> None:
+    manifest = json.loads((made / "manifest.json").read_text())
+    assert manifest["bank_hash"] == CurveBank.read(made / "bank.parquet").content_hash
+    assert manifest["configurations"]["img_mlp"]["accepted"] == 4
+    assert manifest["configurations"]["img_mlp"]["cpu_s_per_curve"] > 0
+
+
+def test_a_curve_can_be_made_again_from_its_row(made: Path) -> None:
+    bank = CurveBank.read(made / "bank.parquet")
+    for name in CONFIG.configurations:
+        row = int(np.flatnonzero(bank.configuration == name)[0])
+        candidate = generate.make_candidate(name, 0, CONFIG, SEED)
+        assert candidate.seed == bank.seed[row]
+        assert candidate.hyperparameters == bank.hyperparameters_of(row)
+        assert generate.train_candidate(candidate, "cpu")["raw"] == bank.raw_CL[row].tolist()
+
+
+@pytest.mark.slow
+def test_killed_driver_and_one_worker_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    assert run_with_one_worker(tmp_path, dies_at=4) == -signal.SIGKILL
+    kept = {part: part.stat().st_mtime_ns for part in (tmp_path / "parts").glob("*.json")}
+    assert len(kept) >= 2 and not (tmp_path / "bank.parquet").exists()
+    assert run_with_one_worker(tmp_path, dies_at=99) == 0
+    assert (tmp_path / "bank.parquet").read_bytes() == (made / "bank.parquet").read_bytes()
+    assert kept == {part: part.stat().st_mtime_ns for part in kept}, "nothing was trained twice"
+
+
+def test_killed_worker_is_replaced(made: Path, tmp_path: Path) -> None:
+    victims = []
+
+    def kill_one(done: int, total: int, text: str) -> None:
+        for process in psutil.Process().children(recursive=True):
+            if not victims and process.name().startswith("ray::_train"):
+                process.kill()
+                victims.append(process.pid)
+
+    generate.generate_bank(CONFIG, SEED, tmp_path, kill_one)
+    assert victims
+    assert (tmp_path / "bank.parquet").read_bytes() == (made / "bank.parquet").read_bytes()
+
+
+def test_training_that_always_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = generate.CONFIGURATIONS["img_mlp"]
+    broken = dataclasses.replace(entry, draw=lambda rng: {**entry.draw(rng), "optimiser": "nonsense"})
+    monkeypatch.setitem(generate.CONFIGURATIONS, "img_mlp", broken)
+    with pytest.raises(MachineError, match=r"a training of img_mlp failed .*unknown optimiser 'nonsense'"):
+        generate.generate_bank(CONFIG, SEED, tmp_path, silent)
+
+
+def test_users_fault_in_a_worker_is_told_as_one() -> None:
+    @ray.remote
+    def without_data() -> None:
+        raise UserError("text: the package is missing; install it")
+
+    with pytest.raises(UserError, match=r"^text: the package is missing; install it$"):
+        generate._result(without_data.remote(), generate.Series("txt_bow", 1))
+
+
+def test_damaged_parts_are_trained_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = (made / "bank.parquet").read_bytes()
+    parts = sorted((made / "parts").iterdir())
+    whole = {part: part.read_bytes() for part in parts}
+    parts[0].write_bytes(whole[parts[0]][:1000])
+    parts[1].write_bytes(b"")
+    parts[2].write_bytes(whole[parts[2]].replace(b"0.", b"1.", 1))
+    parts[3].write_bytes(b"\xff\xfe\x00")
+    parts[4].unlink()
+    untouched = [part.stat().st_mtime_ns for part in parts[5:]]
+    (made / "bank.parquet").write_bytes(expected[:500])
+    generate.generate_bank(CONFIG, SEED, made, silent)
+    assert (made / "bank.parquet").read_bytes() == expected
+    assert [part.stat().st_mtime_ns for part in parts[5:]] == untouched
+    same_curves = [json.loads(p.read_bytes())["part"]["raw"] for p in parts]
+    assert same_curves == [json.loads(whole[p])["part"]["raw"] for p in parts]
+
+
+def test_parts_of_other_settings_are_not_used(made: Path) -> None:
+    parts = {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
+    longer = CONFIG.model_copy(update={"configurations": {"img_mlp": 1}, "length_points": 44})
+    path = made / "parts" / "img_mlp-00000.json"
+    candidate = generate.make_candidate("img_mlp", 0, longer, SEED)
+    assert generate._read_part(path, candidate) is None
+    assert generate._read_part(path, generate.make_candidate("img_mlp", 0, CONFIG, SEED)) is not None
+    assert parts == {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
+
+
+def test_more_curves_later_keep_the_first_ones(made: Path, tmp_path: Path) -> None:
+    few = CONFIG.model_copy(update={"configurations": {"img_mlp": 3}})
+    bank = generate.generate_bank(few, SEED, tmp_path, silent)
+    all_of_it = CurveBank.read(made / "bank.parquet")
+    rows = np.flatnonzero(np.isin(all_of_it.curve_id, bank.curve_id))
+    assert np.array_equal(all_of_it.raw_CL[rows], bank.raw_CL)
+    assert all_of_it.split[rows].tolist() == bank.split.tolist()
+
+
+def test_progress_reaches_its_end(made: Path) -> None:
+    reports = []
+    generate.generate_bank(CONFIG, SEED, made, lambda done, total, text: reports.append((done, total)))
+    assert reports == [(8, 8)], "all parts are there already"
+
+
+def test_too_few_learn(tmp_path: Path) -> None:
+    hopeless = CurvesConfig(configurations={"txt_bow": 2}, length_points=20, batches_per_point=1)
+    with pytest.raises(UserError, match=r"curves\.configurations\.txt_bow: 2 accepted curves wanted"):
+        generate.generate_bank(hopeless, SEED, tmp_path, silent)
+    assert len(list((tmp_path / "parts").iterdir())) == 8
+
+
+def test_unknown_configuration(tmp_path: Path) -> None:
+    config = CurvesConfig(configurations={"img_mpl": 2})
+    with pytest.raises(UserError, match=r"'img_mpl' is unknown; use some of img_mlp"):
+        generate.generate_bank(config, SEED, tmp_path, silent)
+
+
+def test_no_gpu_where_one_is_asked_for(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"num_gpus_per_task": 0.5})
+    with pytest.raises(UserError, match=r"num_gpus_per_task: 0\.5 asked for, but Ray has 0 GPUs"):
+        generate.generate_bank(config, SEED, tmp_path, silent)
