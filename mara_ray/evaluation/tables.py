@@ -198,12 +198,14 @@ def completion_table(summary: Mapping[str, Any]) -> Table:
     table.add_column("method")
     for name in sets:
         table.add_column(label(name), justify="right", no_wrap=True)
-    table.add_column("MARA's lead", justify="right", no_wrap=True)
+    if CHAMPION in summary["methods"]:
+        table.add_column(f"{label(CHAMPION)}'s lead", justify="right", no_wrap=True)
     for number, group in enumerate(groups):
         for method, by_set in group.items():
             cells = [_cell(f"{v['completion']:.1f}", v["ci"]) for v in by_set.values()]
             lead = summary["differences"].get(f"{CHAMPION}-{method}", {}).get(MEAN)
-            cells.append(_cell(f"{lead['points']:+.1f}", lead["ci"]) if lead else Text(""))
+            if lead:
+                cells.append(_cell(f"{lead['points']:+.1f}", lead["ci"]))
             table.add_row(label(method), *cells, style="dim" if number else "")
         table.add_section()
     return table
