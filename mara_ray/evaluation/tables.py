@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from mara_ray.evaluation.stats import (
 )
 from mara_ray.seeding import generator
 
-SETS = ("id", "rl", "vit")
 MEAN = "mean"  # the sets averaged with equal weight
 BOUNDS = ("independent", "clairvoyant", "oracle_online")
 REFERENCE, CHAMPION, OPTIMUM = "lara", "mara", "clairvoyant"  # the gap is from the reference to the optimum
@@ -32,10 +31,10 @@ LABELS = {
     "mara": "MARA",
     "mara_wls": "MARA-WLS",
     "mara_sparse": "MARA-sparse",
-    "lara": "LARA",
-    "lara_fm": "LARA-FM",
-    "laira": "LaiRA",
     "planner": "planner",
+    "laira": "LaiRA",
+    "lara_fm": "LARA-FM",
+    "lara": "LARA",
     "srpt": "SRPT",
     "llf": "LLF",
     "edf": "EDF",
@@ -52,6 +51,12 @@ LABELS = {
     "vit": "ViT-OOD",
     MEAN: "mean",
 }
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Methods, levels or sets in the order that they are shown in; a sorted JSON file has lost it."""
+    places = {name: place for place, name in enumerate(LABELS)}
+    return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 def label(name: str) -> str:
@@ -115,7 +120,7 @@ def _outcomes(rows: pd.DataFrame, load: float) -> dict[str, dict[str, Outcomes]]
         if set(by_set) != set(tasks):
             raise UserError(f"{method}: was not evaluated on every set; evaluate again")
     return {
-        method: {name: by_set[name] for name in SETS if name in by_set} for method, by_set in outcomes.items()
+        method: {name: outcomes[method][name] for name in in_order(tasks)} for method in in_order(outcomes)
     }
 
 
@@ -188,7 +193,7 @@ def _rounded(bounds: tuple[float, float]) -> list[float]:
 def completion_table(summary: Mapping[str, Any]) -> Table:
     """The summary for a terminal: completion in percent with its 95 % interval."""
     groups = [summary["methods"], summary["bounds"]]
-    sets = list(next(iter(groups[0].values())))
+    sets = in_order(next(iter(groups[0].values())))
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -201,8 +206,8 @@ def completion_table(summary: Mapping[str, Any]) -> Table:
     if CHAMPION in summary["methods"]:
         table.add_column(f"{label(CHAMPION)}'s lead", justify="right", no_wrap=True)
     for number, group in enumerate(groups):
-        for method, by_set in group.items():
-            cells = [_cell(f"{v['completion']:.1f}", v["ci"]) for v in by_set.values()]
+        for method in in_order(group):
+            cells = [_cell(f"{group[method][s]['completion']:.1f}", group[method][s]["ci"]) for s in sets]
             lead = summary["differences"].get(f"{CHAMPION}-{method}", {}).get(MEAN)
             if lead:
                 cells.append(_cell(f"{lead['points']:+.1f}", lead["ci"]))
