@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -162,7 +163,7 @@ def learning_curves(histories: Mapping[str, pd.DataFrame], columns: Mapping[str,
                 if column == "validation_completion" and len(value):
                     best = int(value.argmax())
                     axes.plot(step[best], value[best], color=colour, marker="*", ms=10, mec="white", mew=0.6)
-            axes.set_title(name, loc="left")
+            axes.set_title(fill(name, 26), loc="left")
             axes.set_xlabel("PPO update")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

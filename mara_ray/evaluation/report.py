@@ -16,7 +16,7 @@ from mara_ray.artifacts import written_whole
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS, established, findings, points, span
 from mara_ray.evaluation.plots import Picture
-from mara_ray.evaluation.tables import MEAN, label
+from mara_ray.evaluation.tables import MEAN, label, predictor_scores
 
 # The scores of a predictor that are shown, and the factor to the unit of the column.
 SCORES = {"capped_mae": 1, "success_accuracy": 100, "crps": 1, "coverage_90": 100}
@@ -165,15 +165,13 @@ def _differences(summary: Mapping[str, Any]) -> str:
 
 def _predictors(evaluation: Mapping[str, Any]) -> str:
     rows = []
-    for name, by_set in evaluation["predictors"].items():
-        for set_name, scores in by_set.items():
-            versus = evaluation.get("versus_wls", {}).get(name, {}).get(set_name)
-            cells = [_cell(f"{factor * scores[key]:.1f}") for key, factor in SCORES.items()]
-            if versus:
-                cells.append(_cell(points(versus["mae_reduction_percent"]), span(versus["ci"], signed=True)))
-            else:
-                cells.append(_cell(""))
-            rows.append(_row(f"{label(name)}, {label(set_name)}", cells))
+    for name, set_name, scores, versus in predictor_scores(evaluation):
+        cells = [_cell(f"{factor * scores[key]:.1f}") for key, factor in SCORES.items()]
+        if versus:
+            cells.append(_cell(points(versus["mae_reduction_percent"]), span(versus["ci"], signed=True)))
+        else:
+            cells.append(_cell(""))
+        rows.append(_row(f"{label(name)}, {label(set_name)}", cells))
     head = ["predictor, set", "capped MAE", "on time? right, %", "CRPS", "in 90 % band, %", "MAE saved, %"]
     note = (
         "On test curves, which no predictor was fitted to. Capped MAE: error of the steps still needed, never"

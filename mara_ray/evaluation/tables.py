@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,6 +229,16 @@ def _caption(summary: Mapping[str, Any]) -> str:
     )
 
 
+def predictor_scores(
+    evaluation: Mapping[str, Any],
+) -> Iterator[tuple[str, str, Mapping[str, float], Mapping[str, Any] | None]]:
+    """Predictor, set, scores, and the comparison with WLS if there is one; the oracle, always right, left out."""
+    for name in in_order(evaluation["predictors"]):
+        for set_name in in_order(evaluation["predictors"][name]) if name != "oracle" else ():
+            versus = evaluation["versus_wls"].get(name, {}).get(set_name)
+            yield name, set_name, evaluation["predictors"][name][set_name], versus
+
+
 def predictor_table(evaluation: Mapping[str, Any]) -> Table:
     """The comparison of predictors (`mara predictor evaluate`) for a terminal."""
     table = Table(
@@ -238,18 +248,14 @@ def predictor_table(evaluation: Mapping[str, Any]) -> Table:
     table.add_column("set")
     for heading in ("capped MAE", "success, %", "CRPS", "90 % covers, %", "MAE saved, %"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, by_set in evaluation["predictors"].items():
-        for set_name, scores in by_set.items():
-            versus = evaluation.get("versus_wls", {}).get(name, {}).get(set_name)
-            reduction = _cell(f"{versus['mae_reduction_percent']:.1f}", versus["ci"]) if versus else Text("")
-            table.add_row(
-                label(name),
-                label(set_name),
-                f"{scores['capped_mae']:.1f}",
-                f"{100 * scores['success_accuracy']:.1f}",
-                f"{scores['crps']:.1f}",
-                f"{100 * scores['coverage_90']:.1f}",
-                reduction,
-            )
-        table.add_section()
+    for name, set_name, scores, versus in predictor_scores(evaluation):
+        table.add_row(
+            label(name),
+            label(set_name),
+            f"{scores['capped_mae']:.1f}",
+            f"{100 * scores['success_accuracy']:.1f}",
+            f"{scores['crps']:.1f}",
+            f"{100 * scores['coverage_90']:.1f}",
+            _cell(f"{versus['mae_reduction_percent']:.1f}", versus["ci"]) if versus else Text(""),
+        )
     return table

@@ -84,6 +84,6 @@ def test_segments_by_hand() -> None:
 
 
 def test_lanes_do_not_overlap_and_are_few() -> None:
-    start, end = np.array([0, 5, 30, 31]), np.array([20, 40, 50, 60])
+    start, end = np.array([0, 5, 20, 31]), np.array([20, 40, 50, 60])
     lanes = pack_lanes(start, end)
     assert lanes.tolist() == [0, 1, 0, 2]
