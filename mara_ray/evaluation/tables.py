@@ -232,7 +232,7 @@ def _caption(summary: Mapping[str, Any]) -> str:
 def predictor_scores(
     evaluation: Mapping[str, Any],
 ) -> Iterator[tuple[str, str, Mapping[str, float], Mapping[str, Any] | None]]:
-    """Predictor, set, scores and the comparison with WLS, if any; without the oracle, which is always right."""
+    """Predictor, set, scores and the comparison with WLS, if any; the oracle, always right, left out."""
     for name in in_order(evaluation["predictors"]):
         for set_name in in_order(evaluation["predictors"][name]) if name != "oracle" else ():
             versus = evaluation["versus_wls"].get(name, {}).get(set_name)
