@@ -18,6 +18,7 @@ import ray
 from mara_ray.config import ClusterConfig, CurvesConfig
 from mara_ray.curves import generate
 from mara_ray.curves.bank import CurveBank, smooth
+from mara_ray.curves.training import LearningTask
 from mara_ray.errors import MachineError, UserError
 from mara_ray.experiments.cluster import connect
 from mara_ray.progress import silent
@@ -25,9 +26,9 @@ from mara_ray.progress import silent
 pytestmark = pytest.mark.ray
 
 CONFIG = CurvesConfig(
-    configurations={"img_mlp": 4, "txt_bow": 2, "rl_cartpole_ppo": 1, "vit_fmnist": 1},
+    configurations={"img_mlp": 5, "rl_cartpole_ppo": 1},
     length_points=40,
-    batches_per_point=3,
+    batches_per_point=2,
     curves_per_task=2,
 )
 SEED = 5
@@ -51,7 +52,7 @@ generate_bank(CurvesConfig.model_validate_json(sys.argv[1]), 5, Path(sys.argv[2]
 
 def run_with_one_worker(directory: Path, dies_at: int) -> int:
     arguments = [CONFIG.model_dump_json(), str(directory), str(dies_at)]
-    return subprocess.run([sys.executable, "-c", ONE_WORKER, *arguments], timeout=300).returncode
+    return subprocess.run([sys.executable, "-c", ONE_WORKER, *arguments]).returncode
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,7 +89,7 @@ def test_bank_holds_what_was_asked_for(made: Path) -> None:
 def test_manifest_accounts_for_the_work(made: Path) -> None:
     manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["bank_hash"] == CurveBank.read(made / "bank.parquet").content_hash
-    assert manifest["configurations"]["img_mlp"]["accepted"] == 4
+    assert manifest["configurations"]["img_mlp"]["accepted"] == 5
     assert manifest["configurations"]["img_mlp"]["cpu_s_per_curve"] > 0
 
 
@@ -104,7 +105,7 @@ def test_a_curve_can_be_made_again_from_its_row(made: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_driver_and_one_worker_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    assert run_with_one_worker(tmp_path, dies_at=4) == -signal.SIGKILL
+    assert run_with_one_worker(tmp_path, dies_at=2) == -signal.SIGKILL
     kept = {part: part.stat().st_mtime_ns for part in (tmp_path / "parts").glob("*.json")}
     assert len(kept) >= 2 and not (tmp_path / "bank.parquet").exists()
     assert run_with_one_worker(tmp_path, dies_at=99) == 0
@@ -130,7 +131,7 @@ def test_training_that_always_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     entry = generate.CONFIGURATIONS["img_mlp"]
     broken = dataclasses.replace(entry, draw=lambda rng: {**entry.draw(rng), "optimiser": "nonsense"})
     monkeypatch.setitem(generate.CONFIGURATIONS, "img_mlp", broken)
-    with pytest.raises(MachineError, match=r"a training of img_mlp failed .*unknown optimiser 'nonsense'"):
+    with pytest.raises(MachineError, match=r"a training of img_mlp failed, .*unknown optimiser"):
         generate.generate_bank(CONFIG, SEED, tmp_path, silent)
 
 
@@ -183,14 +184,26 @@ def test_more_curves_later_keep_the_first_ones(made: Path, tmp_path: Path) -> No
 def test_progress_reaches_its_end(made: Path) -> None:
     reports = []
     generate.generate_bank(CONFIG, SEED, made, lambda done, total, text: reports.append((done, total)))
-    assert reports == [(8, 8)], "all parts are there already"
+    assert reports == [(6, 6)], "all parts are there already"
 
 
-def test_too_few_learn(tmp_path: Path) -> None:
-    hopeless = CurvesConfig(configurations={"txt_bow": 2}, length_points=20, batches_per_point=1)
-    with pytest.raises(UserError, match=r"curves\.configurations\.txt_bow: 2 accepted curves wanted"):
-        generate.generate_bank(hopeless, SEED, tmp_path, silent)
+def test_too_few_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = generate.CONFIGURATIONS["img_mlp"]
+    idle = dataclasses.replace(entry, draw=lambda rng: {**entry.draw(rng), "learning_rate": 1e-9})
+    monkeypatch.setitem(generate.CONFIGURATIONS, "img_mlp", idle)
+    config = CurvesConfig(configurations={"img_mlp": 2}, length_points=20, batches_per_point=1)
+    with pytest.raises(UserError, match=r"2 accepted curves wanted, but only 0 of 8 trainings learned"):
+        generate.generate_bank(config, SEED, tmp_path, silent)
     assert len(list((tmp_path / "parts").iterdir())) == 8
+
+
+def test_a_training_that_diverges_is_kept_but_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([0.9, 0.4, np.inf, 0.1])
+    monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
+    part = generate.train_candidate(generate.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu")
+    assert part["status"] == "diverged"
+    highest = max(part["raw"][0], np.float32(0.9))
+    assert part["raw"][1:] == [np.float32(0.9), np.float32(0.4)] + [highest] * 37
 
 
 def test_unknown_configuration(tmp_path: Path) -> None:
