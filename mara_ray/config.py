@@ -58,13 +58,13 @@ class PredictorConfig(Section):
 
     horizon_bins: Positive = Field(32, description="bins H of the future loss segment")
     num_samples: Positive = Field(8, description="sampled futures N per prefix")
-    euler_steps: Positive = Field(4, description="Euler steps of the sampler")
+    euler_steps: Annotated[int, Field(ge=2)] = Field(4, description="Euler steps of the sampler")
     warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")
     encoder_width: Positive = Field(48, description="width of the causal GRU encoder")
     velocity_width: Positive = Field(128, description="hidden width of the velocity network")
-    epochs: Positive = Field(60, description="passes over the training curves")
-    batch_curves: Positive = Field(16, description="curves per gradient step; all their prefixes are used")
-    learning_rate: PositiveFloat = Field(2e-3, description="peak Adam learning rate, cosine decay")
+    epochs: Positive = Field(40, description="passes over the training curves; validation chooses one")
+    batch_curves: Positive = Field(16, description="curves per gradient step, all workers together")
+    learning_rate: PositiveFloat = Field(3e-3, description="peak Adam learning rate, cosine decay")
     num_workers: Positive = Field(1, description="Ray Train workers")
     use_gpu: bool = Field(False, description="give each Ray Train worker a GPU")
 
@@ -108,6 +108,9 @@ class AllocatorConfig(Section):
     num_heads: Positive = Field(4, description="attention heads")
     num_blocks: Positive = Field(1, description="encoder blocks, and as many decoder blocks")
     updates: Positive = Field(description="PPO updates")
+    decision_steps: Positive = Field(
+        5, description="steps for which training holds a decision while the tasks stay the same"
+    )
     episodes_per_update: Positive = Field(32, description="full episodes sampled for one update")
     epochs: Positive = Field(4, description="passes over a batch per update")
     minibatch_rows: Positive = Field(2000, description="time-step rows of one minibatch")

@@ -22,7 +22,7 @@ from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.simulator.decisions import at_rows, forced_action, has_choice, nodes_alike
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation, observe
-from mara_ray.simulator.state import CurveReplay
+from mara_ray.simulator.state import READY_POINTS, CurveReplay
 from mara_ray.workload.episodes import Workload, draw_workload
 
 
@@ -72,7 +72,9 @@ class World:
         """A fresh lockstep environment."""
         steps = self.config.workload.episode_steps
         simulator = Simulator(self.config.simulator, steps, self.replay)
-        return BatchedEnv(simulator, self.table, nodes_alike(self.config.simulator))
+        return BatchedEnv(
+            simulator, self.table, nodes_alike(self.config.simulator), self.config.allocator.decision_steps
+        )
 
     def draw_training(self, num_episodes: int, *path: str | int) -> Workload:
         """Fresh training episodes at a path of the seed tree."""
@@ -95,15 +97,28 @@ class World:
 
 
 class BatchedEnv:
-    """B episodes in lockstep."""
+    """B episodes in lockstep.
 
-    def __init__(self, simulator: Simulator, table: Any, alike: bool) -> None:
+    A decision holds for `decision_steps` steps, or until the tasks of the episode change or one of them
+    becomes ready for a forecast: a choice then has consequences that learning can tell from chance.
+    """
+
+    def __init__(self, simulator: Simulator, table: Any, alike: bool, decision_steps: int) -> None:
         self.simulator, self.alike = simulator, alike
-        self._table = table
+        self._table, self._decision_steps = table, decision_steps
 
     def reset(self, workload: Workload) -> None:
         """Start the episodes of a workload."""
         self.simulator.reset(workload)
+        config = self.simulator.config
+        self._held_BM = np.zeros((workload.num_episodes, config.num_nodes), np.int64)
+        self._age_B = np.zeros(workload.num_episodes, np.int64)
+        self._tasks_BK = np.full((workload.num_episodes, config.num_slots), -1, np.int64)
+
+    @property
+    def num_completed_B(self) -> np.ndarray:
+        """Tasks completed so far, int (B,)."""
+        return (self.simulator.state.outcomes.finished_BJ >= 0).sum(1)
 
     @property
     def done(self) -> bool:
@@ -113,12 +128,24 @@ class BatchedEnv:
     def observe(self) -> tuple[np.ndarray, Observation]:
         """The numbers R of the episodes with a decision to make, and the observation of all B."""
         observation = observe(self.simulator, self._table)
-        return np.flatnonzero(has_choice(observation, self.alike)), observation
+        ready_BK = observation.num_seen_BK >= READY_POINTS
+        tasks_BK = 2 * observation.task_BK.astype(np.int64) + ready_BK
+        due_B = (tasks_BK != self._tasks_BK).any(1) | (self._age_B >= self._decision_steps)
+        self._tasks_BK = tasks_BK
+        self._choice_B = has_choice(observation, self.alike)
+        return np.flatnonzero(self._choice_B & due_B), observation
 
     def step(self, rows: np.ndarray, action_RM: np.ndarray, observation: Observation) -> np.ndarray:
-        """Do the decisions of `rows`, and the only possible thing elsewhere; returns the reward (B,)."""
-        action_BM = forced_action(observation)
-        action_BM[rows] = action_RM
+        """Do the decisions of `rows`, and hold to the last or do the only thing elsewhere.
+
+        Returns:
+            float64 (B,), the reward.
+        """
+        self._held_BM[rows] = action_RM
+        self._age_B += 1
+        self._age_B[rows] = 1
+        forced_BM = forced_action(observation)
+        action_BM = np.where(self._choice_B[:, None], self._held_BM, forced_BM)
         return self.simulator.step(action_BM).reward_B
 
 
@@ -131,11 +158,11 @@ class NodesEnv(MultiAgentEnv):
     def __init__(self, env_config: dict[str, Any]) -> None:
         super().__init__()
         world = World.of_context(env_config)
-        self._world, self._env = world, world.batched()
+        self._world, self.batched = world, world.batched()
         simulator = world.config.simulator
         self.possible_agents = agent_names(simulator.num_nodes)
         self.agents = self.possible_agents
-        self._episode, self._seed = 0, world.config.seed
+        self._episode, self._seed = -1, world.config.seed
         self.action_spaces: dict[str, gym.Space] = {
             agent: gym.spaces.Discrete(simulator.num_slots + 1) for agent in self.possible_agents
         }
@@ -143,28 +170,34 @@ class NodesEnv(MultiAgentEnv):
         self.observation_spaces = {agent: space for agent in self.possible_agents}
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Draw a fresh training episode and go to its first decision."""
-        self._seed = self._seed if seed is None else seed
-        self._episode = self._episode + 1 if seed is None else 0
-        self._env.reset(self._world.draw_training(1, "env", self._seed, self._episode))
-        self._advance()
-        return self._shared(self._arrays()), {}
+        """Draw a fresh training episode that has a decision, and go to the first.
+
+        The information given to every node holds `reward_before`, what was earned until then.
+        """
+        if seed is not None:
+            self._seed, self._episode = seed, -1
+        while True:
+            self._episode += 1
+            self.batched.reset(self._world.draw_training(1, "env", self._seed, self._episode))
+            reward = self._advance()
+            if not self.batched.done:
+                return self._shared(self._arrays()), self._shared({"reward_before": reward})
 
     def step(self, action_dict: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
         """Do one decision and go on to the next."""
         action_1M = np.array([[action_dict[agent] for agent in self.possible_agents]], np.int64)
-        reward = float(self._env.step(np.array([0]), action_1M, self._observation)[0]) + self._advance()
-        ended = {"__all__": self._env.done}
+        reward = float(self.batched.step(np.array([0]), action_1M, self._observation)[0]) + self._advance()
+        ended = {"__all__": self.batched.done}
         return self._shared(self._arrays()), self._shared(reward), ended, {"__all__": False}, {}
 
     def _advance(self) -> float:
         """Pass over the steps without a choice; returns their reward."""
         reward = 0.0
-        rows, self._observation = self._env.observe()
-        while len(rows) == 0 and not self._env.done:
+        rows, self._observation = self.batched.observe()
+        while len(rows) == 0 and not self.batched.done:
             none_0M = np.empty((0, len(self.possible_agents)), np.int64)
-            reward += float(self._env.step(rows, none_0M, self._observation)[0])
-            rows, self._observation = self._env.observe()
+            reward += float(self.batched.step(rows, none_0M, self._observation)[0])
+            rows, self._observation = self.batched.observe()
         return reward
 
     def _shared(self, value: Any) -> dict[str, Any]:
@@ -179,7 +212,7 @@ class NodesEnv(MultiAgentEnv):
         }
 
     def _observation_space(self) -> gym.spaces.Dict:
-        self._env.reset(self._world.draw_training(1, "env", "shapes"))
+        self.batched.reset(self._world.draw_training(1, "env", "shapes"))
         self._advance()
         shapes = {name: array.shape for name, array in self._arrays().items()}
         return gym.spaces.Dict(

@@ -12,6 +12,7 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
 from ray.rllib.evaluation.postprocessing import Postprocessing
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from mara_ray.allocator.mat.module import ENTROPY, FREE
@@ -33,6 +34,13 @@ class MATLearner(PPOTorchLearner):
             params=params,
             lr_or_lr_schedule=config.lr,
         )
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Set the entropy weight of this update; RLlib does so after it, which a restored learner lacks."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        for module_id in self.module.keys():  # noqa: SIM118 - an RLModule, not a dict
+            schedule = self.entropy_coeff_schedulers_per_module[module_id]
+            schedule.update(timestep=timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
