@@ -45,6 +45,7 @@ class FlowTraining:
         self.feature_CLD = feature_CLD.to(device)
         self.z1_CPH = ((target_CPH.to(device)) - self.network.target_mean_H) / self.network.target_scale_H
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
+        self.latest_time = 1 - 1 / config.euler_steps  # the sampler asks for no later velocity
         self.batches_per_epoch = math.ceil(len(train_CL) / config.batch_curves)
         self.average = _copy(self.network.state_dict())
         self.best = _copy(self.average)
@@ -62,7 +63,7 @@ class FlowTraining:
             # All ranks draw for the whole batch, and each takes its share: the draws are those of one worker.
             size = len(curves), PREFIXES_PER_CURVE
             prefix = rng.integers(self.config.warmup_points - 1, num_prefixes, size)
-            time = rng.random((*size, 1), np.float32)
+            time = rng.random((*size, 1), np.float32) * np.float32(self.latest_time)
             z0 = rng.standard_normal((*size, num_bins), np.float32)
             share = slice(rank, None, world_size)
             self._set_learning_rate((self.epoch + number / len(batches)) / self.config.epochs)

@@ -82,7 +82,7 @@ class FlowNetwork(nn.Module):
         self.time = nn.Linear(2 * TIME_FREQUENCIES, width)
         self.bins = nn.Linear(shape.horizon_bins, width)
         self.hidden = nn.Linear(width, width)
-        self.velocity = nn.Linear(width, shape.horizon_bins)
+        self.endpoint = nn.Linear(width, shape.horizon_bins)
         for name, size in (("feature", NUM_FEATURES), ("target", shape.horizon_bins)):
             axis = "D" if name == "feature" else "H"
             self.register_buffer(f"{name}_mean_{axis}", torch.zeros(size))
@@ -96,12 +96,16 @@ class FlowNetwork(nn.Module):
         return torch.cat([self.encoder(feature_CLD)[0], feature_CLD], dim=2)
 
     def step(self, z_H: Tensor, time_1: Tensor, context_W: Tensor) -> Tensor:
-        """The velocity v(z, u, c) of leading axes that broadcast: z (..., H), u (..., 1), c (..., W)."""
+        """The velocity v(z, u, c) of leading axes that broadcast: z (..., H), u (..., 1), c (..., W).
+
+        The network guesses where the flow ends, and v = (guess - z) / (1 - u): the last Euler step lands
+        on a guess, so a sampled future keeps none of the starting noise of its bins.
+        """
         angle_F = time_1 * self.frequency_F
         time_W = self.time(torch.cat([angle_F.sin(), angle_F.cos()], dim=-1))
         first_W = nn.functional.silu(self.bins(z_H) + context_W + time_W)
         second_W = first_W + nn.functional.silu(self.hidden(first_W))
-        return self.velocity(second_W)
+        return (self.endpoint(second_W) - z_H) / (1 - time_1)
 
 
 class FlowPredictor:
