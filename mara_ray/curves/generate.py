@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +21,25 @@ import numpy as np
 import ray
 import torch
 
-from mara_ray.artifacts import hash_of, read_json, write_json
+from mara_ray.artifacts import write_json
 from mara_ray.config import CurvesConfig
 from mara_ray.curves.bank import CurveBank, smooth
-from mara_ray.curves.catalog import CONFIGURATIONS, Hyperparameters
-from mara_ray.curves.training import make_task
+from mara_ray.curves.candidates import (
+    Candidate,
+    make_candidate,
+    part_path,
+    read_part,
+    train_candidate,
+    write_part,
+)
+from mara_ray.curves.catalog import CONFIGURATIONS
 from mara_ray.errors import MachineError, MaraError, UserError
-from mara_ray.seeding import generator, seed_integer
 
 MAX_CANDIDATES_FACTOR = 4  # candidates tried for each curve wanted, before giving up
-LEARNED_SHARE = 0.85  # a curve is accepted when its last tenth lies below this share of its start
 # Place among the accepted curves of a configuration, modulo 20 -> split: 60 % train, 15 % validation and
 # 25 % test, interleaved, so that more curves leave the splits of the first ones alone.
 SPLITS = {"T": "train", "V": "validation", "X": "test"}
 SPLIT_PATTERN = "TXTVTTXTTXTVTXTTVTXT"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One training: all that its curve depends on."""
-
-    curve_id: str
-    configuration: str
-    seed: int
-    hyperparameters: Hyperparameters
-    length_points: int
-    batches_per_point: int
 
 
 @dataclass
@@ -105,62 +98,6 @@ def generate_bank(
     return bank
 
 
-def make_candidate(configuration: str, number: int, config: CurvesConfig, seed: int) -> Candidate:
-    """The candidate of a number: its seed, and the hyperparameters drawn from it."""
-    task_seed = seed_integer(seed, "curves", configuration, number)
-    hyperparameters = CONFIGURATIONS[configuration].draw(generator(task_seed, "hyperparameters"))
-    hyperparameters["schedule_batches"] = (config.length_points - 1) * config.batches_per_point
-    return Candidate(
-        f"{configuration}/{number:05d}",
-        configuration,
-        task_seed,
-        hyperparameters,
-        config.length_points,
-        config.batches_per_point,
-    )
-
-
-def train_candidate(candidate: Candidate, device: str) -> dict[str, Any]:
-    """Do one training.
-
-    Returns:
-        Its part: {"candidate", "raw" (L losses, float32 values), "status", "cpu_s"}; a training that
-        diverges stops there and keeps its highest loss.
-    """
-    started = time.process_time()
-    task = make_task(
-        candidate.configuration,
-        candidate.hyperparameters,
-        candidate.seed,
-        candidate.batches_per_point,
-        device,
-    )
-    raw_L = np.full(candidate.length_points, np.nan, np.float32)
-    raw_L[0] = task.initial_loss
-    for point in range(1, candidate.length_points):
-        raw_L[point] = task.run_block()
-        if not np.isfinite(raw_L[point]):
-            break
-    if np.isfinite(raw_L).all():
-        status = "ok" if has_learned(raw_L) else "flat"
-    else:
-        raw_L[~np.isfinite(raw_L)] = raw_L[np.isfinite(raw_L)].max()
-        status = "diverged"
-    return {
-        "candidate": asdict(candidate),
-        "raw": raw_L.tolist(),
-        "status": status,
-        "cpu_s": time.process_time() - started,
-    }
-
-
-def has_learned(raw_L: np.ndarray) -> bool:
-    """Whether a curve counts as learning: mean of the last 10 % < 0.85 x mean of the first 2 %."""
-    length = len(raw_L)
-    end = raw_L[-max(1, round(0.1 * length)) :].mean()
-    return bool(end < LEARNED_SHARE * raw_L[: max(1, round(0.02 * length))].mean())
-
-
 @ray.remote(num_cpus=1)
 def _train_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
@@ -214,7 +151,7 @@ def _train_all(
             series, numbers = running.pop(reference)
             for number, part in zip(numbers, _result(reference, series), strict=True):
                 series.parts[number] = part
-                _write_part(_part_path(directory, series.configuration, number), part)
+                write_part(part_path(directory, series.configuration, number), part)
     finally:
         for reference in running:
             ray.cancel(reference)
@@ -235,7 +172,7 @@ def _start(series: Series, config: CurvesConfig, seed: int, directory: Path) -> 
             break
         series.num_started += 1
         candidate = make_candidate(series.configuration, number, config, seed)
-        part = _read_part(_part_path(directory, series.configuration, number), candidate)
+        part = read_part(part_path(directory, series.configuration, number), candidate)
         if part is not None:
             series.parts[number] = part
             continue
@@ -260,26 +197,6 @@ def _result(reference: ray.ObjectRef, series: Series) -> list[dict[str, Any]]:
         f"curves: a training of {series.configuration} failed, and retries did not help ({reason}); run again"
         " to go on from the finished ones"
     )
-
-
-def _part_path(directory: Path, configuration: str, number: int) -> Path:
-    return directory / "parts" / f"{configuration}-{number:05d}.json"
-
-
-def _write_part(path: Path, part: dict[str, Any]) -> None:
-    write_json(path, {"part": part, "hash": hash_of(part)})
-
-
-def _read_part(path: Path, candidate: Candidate) -> dict[str, Any] | None:
-    """A finished candidate; None if there is none, it is damaged, or it belongs to other settings."""
-    try:
-        content = read_json(path)
-        part = content["part"]
-        if content["hash"] == hash_of(part) and part["candidate"] == asdict(candidate):
-            return part
-    except (UserError, KeyError, TypeError):
-        pass
-    return None
 
 
 def _rows(series: Series) -> Iterator[dict[str, Any]]:

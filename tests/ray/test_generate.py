@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from mara_ray.config import ClusterConfig, CurvesConfig
-from mara_ray.curves import generate
+from mara_ray.curves import candidates, generate
 from mara_ray.curves.bank import CurveBank, smooth
 from mara_ray.curves.training import LearningTask
 from mara_ray.errors import MachineError, UserError
@@ -82,7 +82,8 @@ def test_bank_holds_what_was_asked_for(made: Path) -> None:
     assert np.array_equal(bank.ema_CL, smooth(bank.raw_CL))
     assert {str(s) for s in bank.split[bank.set == "id"]} == {"train", "test", "validation"}
     assert {str(s) for s in bank.split[bank.set != "id"]} == {"test"}
-    learned = [generate.has_learned(raw_L) for raw_L in bank.raw_CL]
+    assert not bank.accepted.all(), "those that did not learn are kept"
+    learned = [candidates.has_learned(raw_L) for raw_L in bank.raw_CL]
     assert learned == bank.accepted.tolist()
 
 
@@ -97,10 +98,10 @@ def test_a_curve_can_be_made_again_from_its_row(made: Path) -> None:
     bank = CurveBank.read(made / "bank.parquet")
     for name in CONFIG.configurations:
         row = int(np.flatnonzero(bank.configuration == name)[0])
-        candidate = generate.make_candidate(name, 0, CONFIG, SEED)
+        candidate = candidates.make_candidate(name, 0, CONFIG, SEED)
         assert candidate.seed == bank.seed[row]
         assert candidate.hyperparameters == bank.hyperparameters_of(row)
-        assert generate.train_candidate(candidate, "cpu")["raw"] == bank.raw_CL[row].tolist()
+        assert candidates.train_candidate(candidate, "cpu")["raw"] == bank.raw_CL[row].tolist()
 
 
 @pytest.mark.slow
@@ -166,9 +167,9 @@ def test_parts_of_other_settings_are_not_used(made: Path) -> None:
     parts = {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
     longer = CONFIG.model_copy(update={"configurations": {"img_mlp": 1}, "length_points": 44})
     path = made / "parts" / "img_mlp-00000.json"
-    candidate = generate.make_candidate("img_mlp", 0, longer, SEED)
-    assert generate._read_part(path, candidate) is None
-    assert generate._read_part(path, generate.make_candidate("img_mlp", 0, CONFIG, SEED)) is not None
+    candidate = candidates.make_candidate("img_mlp", 0, longer, SEED)
+    assert candidates.read_part(path, candidate) is None
+    assert candidates.read_part(path, candidates.make_candidate("img_mlp", 0, CONFIG, SEED)) is not None
     assert parts == {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
 
 
@@ -200,7 +201,7 @@ def test_too_few_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_training_that_diverges_is_kept_but_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.9, 0.4, np.inf, 0.1])
     monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
-    part = generate.train_candidate(generate.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu")
+    part = candidates.train_candidate(candidates.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu")
     assert part["status"] == "diverged"
     highest = max(part["raw"][0], np.float32(0.9))
     assert part["raw"][1:] == [np.float32(0.9), np.float32(0.4)] + [highest] * 37
