@@ -16,6 +16,7 @@ from mara_ray.errors import MachineError, UserError
 
 REACH_SECONDS = 5.0
 TICK_SECONDS = 1.0
+OOM_RETRIES = "3"
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty SETTINGS
 SETTINGS_FRAME = b"\x04"  # the type of the frame a gRPC server sends first (RFC 9113, section 3.4)
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
@@ -36,6 +37,7 @@ def connect(cluster: ClusterConfig) -> None:
     private = address in (None, "local")
     if private:  # Ray turns token authentication on; the token is ours, and never touches a disk
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_task_oom_retries", OOM_RETRIES)  # Ray would try for ever
     try:
         ray.init(
             address="local" if private else address,

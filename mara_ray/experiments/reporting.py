@@ -34,7 +34,7 @@ LEARNING_COLUMNS = {
 }
 
 
-def make_report(run: Run, report: Report) -> dict[str, Any]:
+def write_summary_and_report(run: Run, report: Report) -> dict[str, Any]:
     """Summarise the rows, draw the pictures and write both files."""
     config, steps = run.config, 3
     rows = pd.read_parquet(run.folder("evaluation") / "episodes.parquet")

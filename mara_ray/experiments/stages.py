@@ -1,4 +1,8 @@
-"""The stages of a run, in order: curves, predictor, forecasts, workloads, allocator, evaluation, report."""
+"""The stages of a run, in order: curves, predictor, forecasts, workloads, allocator, evaluation, report.
+
+RLlib, Ray Train and the pictures are imported by the stages that use them: they take seconds, and a run
+with nothing to do should say so at once.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,10 @@ from typing import Any
 import pandas as pd
 import ray
 
-from mara_ray.allocator.mat.algorithm import train_policy
 from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import first_crossing
-from mara_ray.curves.generate import generate_bank
 from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect, wait_for
 from mara_ray.experiments.comparison import (
@@ -26,17 +28,17 @@ from mara_ray.experiments.comparison import (
     workload_path,
 )
 from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
-from mara_ray.experiments.reporting import make_report
 from mara_ray.predictor.evaluate import evaluate_predictors
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
-from mara_ray.predictor.train import train_predictor
 from mara_ray.progress import Report
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
     """Train the learning tasks."""
+    from mara_ray.curves.generate import generate_bank
+
     connect(run.config.cluster)
     bank = generate_bank(run.config.curves, run.config.seed, run.folder("curves"), report)
     return {"curves": len(bank), "accepted": int(bank.accepted.sum()), "hash": bank.content_hash}
@@ -44,6 +46,8 @@ def make_curves(run: Run, report: Report) -> dict[str, Any]:
 
 def make_predictor(run: Run, report: Report) -> dict[str, Any]:
     """Train the flow-matching predictor."""
+    from mara_ray.predictor.train import train_predictor
+
     connect(run.config.cluster)
     predictor = train_predictor(
         run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report
@@ -86,6 +90,8 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
 
 @ray.remote(num_cpus=1)
 def _train_policy(run: Run, forecast: str, training_seed: int) -> None:
+    from mara_ray.allocator.mat.algorithm import train_policy
+
     train_policy(
         run.config,
         forecast,
@@ -138,6 +144,13 @@ def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
     return {
         f"completion/{name}": 100.0 * row["completed"] / row["tasks"] for name, row in completed.iterrows()
     }
+
+
+def make_report(run: Run, report: Report) -> dict[str, Any]:
+    """Summarise, draw and write."""
+    from mara_ray.experiments.reporting import write_summary_and_report
+
+    return write_summary_and_report(run, report)
 
 
 def no_metrics(run: Run) -> dict[str, Path]:
