@@ -136,8 +136,9 @@ def _do(stage: str, preset: str, overrides: list[str], out: Path | None, force: 
     directory = out or Path("runs") / config.name
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
     from mara_ray.experiments.pipeline import Run, run_stages
-    from mara_ray.experiments.stages import STAGES
+    from mara_ray.experiments.stages import STAGES, check_config
 
+    check_config(config)
     ran = run_stages(Run(config, directory), STAGES, stage, tuple(force))
     if not ran:
         progress.say(f"{directory}: nothing to do, every stage is done (--force STAGE does one again)")

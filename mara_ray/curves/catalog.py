@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mara_ray.errors import UserError
+
 Modality = Literal["image", "text", "control"]
 Hyperparameters = dict[str, Any]
 
@@ -143,3 +145,15 @@ CONFIGURATIONS: dict[str, Configuration] = {
         Configuration("rl_cartpole_ppo", "rl", "control", _rl_cartpole_ppo),
     )
 }
+
+
+def configuration_named(name: str) -> Configuration:
+    """Look a configuration up.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if name not in CONFIGURATIONS:
+        known = ", ".join(CONFIGURATIONS)
+        raise UserError(f"curves.configurations: {name!r} is unknown; use some of {known}")
+    return CONFIGURATIONS[name]

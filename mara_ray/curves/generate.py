@@ -32,7 +32,7 @@ from mara_ray.curves.candidates import (
     train_candidate,
     write_part,
 )
-from mara_ray.curves.catalog import CONFIGURATIONS
+from mara_ray.curves.catalog import CONFIGURATIONS, configuration_named
 from mara_ray.errors import MachineError, MaraError, UserError
 
 MAX_CANDIDATES_FACTOR = 4  # candidates tried for each curve wanted, before giving up
@@ -111,9 +111,7 @@ def _train_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
 
 def _check(config: CurvesConfig) -> None:
     for name in config.configurations:
-        if name not in CONFIGURATIONS:
-            known = ", ".join(CONFIGURATIONS)
-            raise UserError(f"curves.configurations: {name!r} is unknown; use some of {known}")
+        configuration_named(name)
     num_gpus = ray.cluster_resources().get("GPU", 0)
     if config.num_gpus_per_task > num_gpus:
         raise UserError(

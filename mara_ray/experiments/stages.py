@@ -16,6 +16,7 @@ from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import first_crossing
+from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect, wait_for
 from mara_ray.experiments.comparison import (
@@ -33,6 +34,28 @@ from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import Report
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuse at once what would only fail hours later.
+
+    Raises:
+        UserError: unknown names, a set without curves, or a method without its policy.
+    """
+    sets = {configuration_named(name).set for name in config.curves.configurations}
+    for set_name in ("id", *config.evaluation.sets):
+        if set_name not in sets:
+            raise UserError(
+                f"curves.configurations: none of them is of set {set_name!r}; add one, or drop the set from"
+                " evaluation.sets"
+            )
+    for name in config.evaluation.methods:
+        method = method_named(name)
+        if method.make is None and method.forecast not in config.allocator.forecasts:
+            raise UserError(
+                f"evaluation.methods: {name!r} needs a policy trained on {method.forecast!r} forecasts;"
+                " add it to allocator.forecasts"
+            )
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
@@ -123,13 +146,6 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
 
 def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
     """Play every cell under every method."""
-    for name in run.config.evaluation.methods:
-        forecast = method_named(name).forecast
-        if method_named(name).make is None and forecast not in run.config.allocator.forecasts:
-            raise UserError(
-                f"evaluation.methods: {name!r} needs a policy trained on {forecast!r} forecasts;"
-                " add it to allocator.forecasts"
-            )
     parts = {
         cell: run.folder("evaluation") / "parts" / f"{cell.name}.parquet" for cell in all_cells(run.config)
     }

@@ -1,0 +1,115 @@
+"""`mara run` as a user meets it: whole, again, killed in every stage, and given bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mara_ray.config import load_config
+from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.stages import STAGES
+
+TINY = Path(__file__).parents[1] / "tiny.yaml"
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def command(out: Path, *arguments: str) -> list[str]:
+    main = "from mara_ray.cli import main; main()"
+    return [sys.executable, "-c", main, "run", "--preset", str(TINY), "--out", str(out), *arguments]
+
+
+def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(out, *arguments), capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken")
+    result = run(out)
+    assert result.returncode == 0, result.stderr
+    assert "MARA" in result.stdout
+    assert str(out / "report.html") in result.stderr
+    return out
+
+
+def test_a_second_run_does_nothing(unbroken: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.parquet")}
+    started = time.monotonic()
+    result = run(unbroken, "--json")
+    assert result.returncode == 0
+    assert time.monotonic() - started < 15
+    assert "nothing to do" in result.stderr
+    assert json.loads(result.stdout) == json.loads((unbroken / "summary.json").read_text())
+    assert before == {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.parquet")}
+
+
+# What a stage leaves once it is well under way.
+UNDER_WAY = {
+    "curves": "parts/*.json",
+    "predictor": "train-*/**/state.pt",
+    "forecasts": "**/table.json",
+    "workloads": "*.npz",
+    "allocator": "*/checkpoints/*/progress.json",
+    "evaluation": "parts/*.parquet",
+    "report": "inputs.txt",
+}
+
+
+def kill_in_stage(out: Path, stage: str) -> None:
+    """Start a run and kill -9 it in a stage."""
+    process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while process.poll() is None and time.monotonic() < deadline:
+        if any((out / stage).glob(UNDER_WAY[stage])):
+            break
+        time.sleep(0.01)
+    assert process.poll() is None, f"the run ended before it could be killed in {stage}"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert stage not in Run(load_config(str(TINY)), out).records(), f"{stage} was done before the kill"
+
+
+def test_killed_in_every_stage_it_ends_with_the_same_summary(unbroken: Path, tmp_path: Path) -> None:
+    assert list(UNDER_WAY) == [stage.name for stage in STAGES]
+    for stage in UNDER_WAY:
+        kill_in_stage(tmp_path, stage)
+    result = run(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "summary.json").read_text() == (unbroken / "summary.json").read_text()
+
+
+@pytest.mark.parametrize("damaged", ["curves/bank.parquet", "forecasts/fm/steps.npy"])
+def test_a_damaged_output_is_made_again(unbroken: Path, damaged: str) -> None:
+    path = unbroken / damaged
+    intact = path.read_bytes()
+    path.write_bytes(intact[: len(intact) // 2])
+    result = run(unbroken)
+    assert result.returncode == 0, result.stderr
+    assert path.read_bytes() == intact
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--set", "predictor.epoch=3"], 2, "'predictor.epochs'"),
+        (["--set", "cluster.address=127.0.0.1:1"], 1, "nothing answers at 127.0.0.1:1"),
+        (["--set", "curves.configurations={img_mpl: 3}"], 2, "'img_mpl' is unknown"),
+        (["--set", "evaluation.methods=[marra]"], 2, "the nearest is 'mara'"),
+        (["--force", "curve"], 2, "'curve' is unknown"),
+        (["--out", "/proc/mara"], 2, "/proc/mara cannot be written"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+    result = run(tmp_path, *arguments)
+    assert result.returncode == code
+    lines = [line for line in result.stderr.splitlines() if "error" in line.lower()]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "Traceback" not in result.stderr
