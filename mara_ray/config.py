@@ -73,7 +73,9 @@ class WorkloadConfig(Section):
     """Who arrives when, with what target and deadline."""
 
     episode_steps: Positive = Field(500, description="steps T of an episode")
-    arrival_probability: Probability = Field(0.04, description="Bernoulli arrival rate p in training")
+    arrival_probability: Probability = Field(
+        0.04, description="Bernoulli arrival rate p of training and validation"
+    )
     window_steps: Positive = Field(description="deadline window D0; a task gets U(0.9, 1.1) of it")
     window_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="half-width of that draw")
     target_fractions: tuple[PositiveFloat, ...] = Field(
@@ -108,20 +110,23 @@ class AllocatorConfig(Section):
     num_heads: Positive = Field(4, description="attention heads")
     num_blocks: Positive = Field(1, description="encoder blocks, and as many decoder blocks")
     updates: Positive = Field(description="PPO updates")
+    load_factors: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = Field(
+        (1.0, 1.5, 2.0), description="training episodes take these multiples of the arrival rate in turn"
+    )
     decision_steps: Positive = Field(
         5, description="steps for which training holds a decision while the tasks stay the same"
     )
-    episodes_per_update: Positive = Field(32, description="full episodes sampled for one update")
+    episodes_per_update: Positive = Field(96, description="full episodes sampled for one update")
     epochs: Positive = Field(4, description="passes over a batch per update")
-    minibatch_rows: Positive = Field(2000, description="time-step rows of one minibatch")
-    learning_rate: PositiveFloat = Field(5e-4, description="Adam learning rate (eps 1e-5)")
+    minibatch_rows: Positive = Field(800, description="time-step rows of one minibatch")
+    learning_rate: PositiveFloat = Field(3e-3, description="Adam learning rate (eps 1e-5), falling to 0")
     clip: PositiveFloat = Field(0.1, description="PPO ratio clip, per node")
-    gae_lambda: Probability = Field(0.95, description="lambda of the team GAE; gamma is 1")
-    entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.01, description="entropy weight, decayed to 0")
+    gae_lambda: Probability = Field(0.9, description="lambda of the team GAE, a decision; gamma is 1")
+    entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.003, description="entropy weight, decayed to 0")
     value_weight: PositiveFloat = Field(0.5, description="weight of the (normalised) value loss")
-    gradient_clip: PositiveFloat = Field(0.5, description="global gradient-norm clip")
+    gradient_clip: PositiveFloat = Field(1.0, description="global gradient-norm clip")
     num_env_runners: NonNegative = Field(0, description="remote EnvRunners; 0 samples in the trainer itself")
-    validate_every: Positive = Field(5, description="updates between two validations (and checkpoints)")
+    validate_every: Positive = Field(4, description="updates between two validations (and checkpoints)")
     validation_episodes: Positive = Field(32, description="frozen episodes that choose the checkpoint")
 
 

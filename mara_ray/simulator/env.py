@@ -23,7 +23,7 @@ from mara_ray.simulator.decisions import at_rows, forced_action, has_choice, nod
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation, observe
 from mara_ray.simulator.state import READY_POINTS, CurveReplay
-from mara_ray.workload.episodes import Workload, draw_workload
+from mara_ray.workload.episodes import PADDING, Workload, draw_workload
 
 
 def agent_names(num_nodes: int) -> list[str]:
@@ -77,11 +77,21 @@ class World:
         )
 
     def draw_training(self, num_episodes: int, *path: str | int) -> Workload:
-        """Fresh training episodes at a path of the seed tree."""
-        workload = self.config.workload
-        return draw_workload(
-            workload, self.train_rows, workload.arrival_probability, num_episodes, self.config.seed, *path
-        )
+        """Fresh training episodes at a path of the seed tree, under light and heavy load in turn."""
+        workload, factors = self.config.workload, self.config.allocator.load_factors
+        parts = [
+            draw_workload(
+                workload,
+                self.train_rows,
+                min(1.0, factor * workload.arrival_probability),
+                len(range(number, num_episodes, len(factors))),
+                self.config.seed,
+                *path,
+                number,
+            )
+            for number, factor in enumerate(factors)
+        ]
+        return _in_turn(parts)
 
     def validation_workload(self) -> Workload:
         """The frozen episodes that choose the checkpoint."""
@@ -94,6 +104,22 @@ class World:
             "allocator",
             "validation",
         )
+
+
+def _in_turn(parts: list[Workload]) -> Workload:
+    """One episode of each part after another: all first ones, all second ones, and so on."""
+    width = max(part.arrival_BJ.shape[1] for part in parts)
+
+    def joined(name: str) -> np.ndarray:
+        arrays = [getattr(part, name) for part in parts]
+        padded = [np.pad(a, ((0, 0), (0, width - a.shape[1])), constant_values=PADDING) for a in arrays]
+        return np.concatenate(padded)
+
+    names = ("arrival_BJ", "deadline_BJ", "curve_BJ", "level_BJ")
+    num_tasks_B = np.concatenate([part.num_tasks_B for part in parts])
+    whole = Workload(**{name: joined(name) for name in names}, num_tasks_B=num_tasks_B)
+    place = [(episode, number) for number, part in enumerate(parts) for episode in range(part.num_episodes)]
+    return whole.take(np.array(sorted(range(len(place)), key=place.__getitem__)))
 
 
 class BatchedEnv:

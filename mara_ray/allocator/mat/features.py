@@ -11,6 +11,7 @@ from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import READY_POINTS
 
 SLOT_FEATURES = 20
+RANK_FEATURE = 18  # the column of the place in the urgency order, over M
 NODE_FEATURES = 4
 CONTEXT_FEATURES = 8
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
-from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, SLOT_FEATURES
+from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, RANK_FEATURE, SLOT_FEATURES
 
 NO_LOGIT = -1e9
-RANK_LOGIT_START = -1.5  # at the start, one place later in the urgency order is e^1.5 times less likely
+RANK_LOGIT_START = -1.6  # at the start, M places later in the urgency order is e^1.6 times less likely
 POINTER_GAIN_START = 0.05
 
 
@@ -176,13 +176,16 @@ class MAT(nn.Module):
         self.choice_embedding = nn.Linear(width, width)
         self.norm_encoder, self.norm_decoder = nn.LayerNorm(width), nn.LayerNorm(width)
         self.pointer_query, self.pointer_key = nn.Linear(width, width), nn.Linear(width, width)
-        self.rank_logit = nn.Parameter(torch.full((1,), RANK_LOGIT_START))
+        self.slot_logit = nn.Linear(SLOT_FEATURES, 1, bias=False)
         self.stay_logit = nn.Parameter(torch.zeros(1))
         self.value_head = nn.Sequential(
             nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1), nn.Flatten(0)
         )
         nn.init.orthogonal_(self.pointer_query.weight, POINTER_GAIN_START)
         nn.init.zeros_(self.pointer_query.bias)
+        nn.init.zeros_(self.slot_logit.weight)
+        with torch.no_grad():
+            self.slot_logit.weight[0, RANK_FEATURE] = RANK_LOGIT_START
 
     def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
         """Choose slots node by node: sampled with the given uniform numbers, or greedily without them."""
@@ -190,6 +193,7 @@ class MAT(nn.Module):
         rank_BK, num_slots = features["rank"], features["rank"].shape[1]
         memory = [block.remember(encoding.slot_BKd) for block in self._decoders()]
         choices_BCd, keys_BKd = self._choices(encoding.slot_BKd), self.pointer_key(encoding.slot_BKd)
+        urgency_BK = self.slot_logit(features["slot"])[..., 0]
         past: list[tuple[Tensor, Tensor] | None] = [None] * len(memory)
         previous_B1d = self.start_d.expand(len(rank_BK), 1, -1)
         taken_B1K = torch.zeros_like(rank_BK, dtype=torch.bool)[:, None]
@@ -206,7 +210,7 @@ class MAT(nn.Module):
                 rank_BK, taken_B1K, last_rank_B1, None if spare_1 is None else spare_1[node : node + 1]
             )
             logp_BC = self._log_probabilities(
-                token_B1d, keys_BKd, allowed_B1K, rank_BK, features["serving"][:, node : node + 1]
+                token_B1d, keys_BKd, allowed_B1K, urgency_BK, features["serving"][:, node : node + 1]
             )[:, 0]
             action_B1 = _draw(logp_BC, None if uniform_BM is None else uniform_BM[:, node])[:, None]
             actions.append(action_B1)
@@ -233,7 +237,11 @@ class MAT(nn.Module):
         last_rank_BM = F.pad(_rank_of(action_BM, rank_BK)[:, :-1], (1, 0), value=-1)
         allowed_BMK = allowed_slots(rank_BK, taken_BMK, last_rank_BM, self._spare(num_nodes, rank_BK.device))
         logp_BMC = self._log_probabilities(
-            token_BMd, self.pointer_key(encoding.slot_BKd), allowed_BMK, rank_BK, features["serving"]
+            token_BMd,
+            self.pointer_key(encoding.slot_BKd),
+            allowed_BMK,
+            self.slot_logit(features["slot"])[..., 0],
+            features["serving"],
         )
         return Evaluation(
             logp_BMC.gather(2, action_BM[..., None])[..., 0],
@@ -279,12 +287,12 @@ class MAT(nn.Module):
         return torch.arange(num_nodes - 1, -1, -1, device=device)
 
     def _log_probabilities(
-        self, token_BQd: Tensor, keys_BKd: Tensor, allowed_BQK: Tensor, rank_BK: Tensor, serving_BQ: Tensor
+        self, token_BQd: Tensor, keys_BKd: Tensor, allowed_BQK: Tensor, urgency_BK: Tensor, serving_BQ: Tensor
     ) -> Tensor:
         """Log-probabilities of idle and slots 1..K, (B, Q, 1 + K)."""
         logit_BQK = self.pointer_query(token_BQd) @ keys_BKd.transpose(1, 2) / math.sqrt(self.shape.width)
-        logit_BQK = logit_BQK + self.rank_logit * rank_BK[:, None]
-        logit_BQK = logit_BQK + self.stay_logit * _is_slot(serving_BQ, rank_BK.shape[1])
+        logit_BQK = logit_BQK + urgency_BK[:, None]
+        logit_BQK = logit_BQK + self.stay_logit * _is_slot(serving_BQ, urgency_BK.shape[1])
         logit_BQK = torch.where(allowed_BQK, logit_BQK, NO_LOGIT)
         idle_BQ1 = torch.where(allowed_BQK.any(-1, keepdim=True), NO_LOGIT, 0.0)
         return torch.cat((idle_BQ1, logit_BQK), -1).log_softmax(-1)
