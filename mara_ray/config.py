@@ -106,7 +106,7 @@ class AllocatorConfig(Section):
         ("fm", "wls"), description="predictors a policy is trained on; one policy for each, per seed"
     )
     num_seeds: Positive = Field(1, description="training seeds of each policy")
-    width: Positive = Field(48, description="token width d")
+    width: Positive = Field(32, description="token width d")
     num_heads: Positive = Field(4, description="attention heads")
     num_blocks: Positive = Field(1, description="encoder blocks, and as many decoder blocks")
     updates: Positive = Field(description="PPO updates")
@@ -114,13 +114,13 @@ class AllocatorConfig(Section):
         (1.0, 1.5, 2.0), description="training episodes take these multiples of the arrival rate in turn"
     )
     decision_steps: Positive = Field(
-        5, description="steps for which training holds a decision while the tasks stay the same"
+        5, description="steps for which a decision is held while the tasks stay the same"
     )
     episodes_per_update: Positive = Field(96, description="full episodes sampled for one update")
     epochs: Positive = Field(4, description="passes over a batch per update")
-    minibatch_rows: Positive = Field(800, description="time-step rows of one minibatch")
-    learning_rate: PositiveFloat = Field(3e-3, description="Adam learning rate (eps 1e-5), falling to 0")
-    clip: PositiveFloat = Field(0.1, description="PPO ratio clip, per node")
+    minibatch_rows: Positive = Field(1600, description="time-step rows of one minibatch")
+    learning_rate: PositiveFloat = Field(1e-2, description="Adam learning rate (eps 1e-5), falling to 0")
+    clip: PositiveFloat = Field(0.2, description="PPO ratio clip, per node")
     gae_lambda: Probability = Field(0.9, description="lambda of the team GAE, a decision; gamma is 1")
     entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.003, description="entropy weight, decayed to 0")
     value_weight: PositiveFloat = Field(0.5, description="weight of the (normalised) value loss")

@@ -19,10 +19,10 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.predictor.forecast import ForecastTable
-from mara_ray.simulator.decisions import at_rows, forced_action, has_choice, nodes_alike
+from mara_ray.simulator.decisions import Decisions, at_rows, nodes_alike
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation, observe
-from mara_ray.simulator.state import READY_POINTS, CurveReplay
+from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.episodes import PADDING, Workload, draw_workload
 
 
@@ -72,9 +72,8 @@ class World:
         """A fresh lockstep environment."""
         steps = self.config.workload.episode_steps
         simulator = Simulator(self.config.simulator, steps, self.replay)
-        return BatchedEnv(
-            simulator, self.table, nodes_alike(self.config.simulator), self.config.allocator.decision_steps
-        )
+        decisions = Decisions(nodes_alike(self.config.simulator), self.config.allocator.decision_steps)
+        return BatchedEnv(simulator, self.table, decisions)
 
     def draw_training(self, num_episodes: int, *path: str | int) -> Workload:
         """Fresh training episodes at a path of the seed tree, under light and heavy load in turn."""
@@ -123,23 +122,16 @@ def _in_turn(parts: list[Workload]) -> Workload:
 
 
 class BatchedEnv:
-    """B episodes in lockstep.
+    """B episodes in lockstep."""
 
-    A decision holds for `decision_steps` steps, or until the tasks of the episode change or one of them
-    becomes ready for a forecast: a choice then has consequences that learning can tell from chance.
-    """
-
-    def __init__(self, simulator: Simulator, table: Any, alike: bool, decision_steps: int) -> None:
-        self.simulator, self.alike = simulator, alike
-        self._table, self._decision_steps = table, decision_steps
+    def __init__(self, simulator: Simulator, table: Any, decisions: Decisions) -> None:
+        self.simulator = simulator
+        self._table, self._decisions = table, decisions
 
     def reset(self, workload: Workload) -> None:
         """Start the episodes of a workload."""
         self.simulator.reset(workload)
-        config = self.simulator.config
-        self._held_BM = np.zeros((workload.num_episodes, config.num_nodes), np.int64)
-        self._age_B = np.zeros(workload.num_episodes, np.int64)
-        self._tasks_BK = np.full((workload.num_episodes, config.num_slots), -1, np.int64)
+        self._decisions.reset()
 
     @property
     def num_completed_B(self) -> np.ndarray:
@@ -154,25 +146,11 @@ class BatchedEnv:
     def observe(self) -> tuple[np.ndarray, Observation]:
         """The numbers R of the episodes with a decision to make, and the observation of all B."""
         observation = observe(self.simulator, self._table)
-        ready_BK = observation.num_seen_BK >= READY_POINTS
-        tasks_BK = 2 * observation.task_BK.astype(np.int64) + ready_BK
-        due_B = (tasks_BK != self._tasks_BK).any(1) | (self._age_B >= self._decision_steps)
-        self._tasks_BK = tasks_BK
-        self._choice_B = has_choice(observation, self.alike)
-        return np.flatnonzero(self._choice_B & due_B), observation
+        return self._decisions.due(observation), observation
 
     def step(self, rows: np.ndarray, action_RM: np.ndarray, observation: Observation) -> np.ndarray:
-        """Do the decisions of `rows`, and hold to the last or do the only thing elsewhere.
-
-        Returns:
-            float64 (B,), the reward.
-        """
-        self._held_BM[rows] = action_RM
-        self._age_B += 1
-        self._age_B[rows] = 1
-        forced_BM = forced_action(observation)
-        action_BM = np.where(self._choice_B[:, None], self._held_BM, forced_BM)
-        return self.simulator.step(action_BM).reward_B
+        """Carry the decisions of `rows` out, and what is held or forced elsewhere; the reward, (B,)."""
+        return self.simulator.step(self._decisions.complete(rows, action_RM, observation)).reward_B
 
 
 class NodesEnv(MultiAgentEnv):

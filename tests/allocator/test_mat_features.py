@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mara_ray.allocator.mat.features import encode, urgency_rank
-from mara_ray.simulator.decisions import at_rows, forced_action, has_choice
+from mara_ray.allocator.mat.features import encode, service_index, urgency_rank
+from mara_ray.simulator.decisions import at_rows
 from tests.toy_worlds import random_observation
 
 
@@ -28,6 +28,15 @@ def hand_made(**changes):
 
 def test_urgency_order_by_hand():
     assert urgency_rank(hand_made()).tolist() == [[2, 1, 0, 3, 5]]
+
+
+def test_service_index_by_hand():
+    samples = np.zeros((1, 5, 2), np.float32)
+    samples[0, :4] = [[10, 40], [20, 20], [298, 298], [6, 8]]
+    index_K = service_index(hand_made(remaining_BKN=samples))[0]
+    # Task 0 by step 10: half the chance for 10 steps; by step 40: all of it for (10 + 40) / 2.
+    np.testing.assert_allclose(index_K[:3], [max(0.5 / 10, 1 / 25), 1 / 20, 0])
+    assert index_K[3] == 0, "5 steps are left, 6 are needed"
 
 
 def test_equal_forecasts_are_ordered_by_task():
@@ -55,15 +64,3 @@ def test_rows_are_encoded_as_in_the_whole():
     whole, part = encode(observation), encode(at_rows(observation, rows))
     for name in whole:
         np.testing.assert_array_equal(whole[name][rows], part[name])
-
-
-def test_a_choice_needs_more_tasks_than_nodes_when_nodes_are_alike():
-    observation = hand_made()
-    assert has_choice(observation, alike=True).tolist() == [True], "four tasks, two nodes"
-    two = hand_made(active_BK=np.array([[False, True, False, True, False]]))
-    assert has_choice(two, alike=True).tolist() == [False]
-    assert has_choice(two, alike=False).tolist() == [True], "which node takes which task matters"
-    assert forced_action(two).tolist() == [[2, 4]]
-    none = hand_made(active_BK=np.zeros((1, 5), bool))
-    assert has_choice(none, alike=False).tolist() == [False]
-    assert forced_action(none).tolist() == [[0, 0]]

@@ -48,6 +48,23 @@ def test_rollout_and_training_log_probabilities_agree(imposed_order, num_nodes, 
 
 
 @pytest.mark.parametrize("imposed_order", [True, False])
+@pytest.mark.parametrize("greedy", [True, False])
+def test_the_traced_decision_is_the_plain_one(imposed_order, greedy):
+    """For any number of rows after the first, and with weights that have changed since."""
+    network = make_network(imposed_order)
+    for num_rows in (1, 7, 30, 2):
+        features = make_features(num_rows, 3, 5, seed=num_rows)
+        uniform_BM = None if greedy else torch.rand(num_rows, 3)
+        with torch.no_grad():
+            network.pointer_query.weight.mul_(-1.1)
+            plain = network.act(features, uniform_BM)
+        traced = network.decide(features, uniform_BM)
+        assert torch.equal(plain.action_BM, traced.action_BM)
+        torch.testing.assert_close(plain.logp_BM, traced.logp_BM, atol=1e-6, rtol=0)
+        torch.testing.assert_close(plain.value_B, traced.value_B, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("imposed_order", [True, False])
 @pytest.mark.parametrize(("num_nodes", "num_slots"), SIZES)
 @pytest.mark.parametrize("greedy", [True, False])
 def test_every_joint_action_is_a_matching(imposed_order, num_nodes, num_slots, greedy):

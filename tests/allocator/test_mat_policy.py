@@ -15,7 +15,7 @@ from tests.toy_worlds import random_observation
 
 def make_allocator(imposed_order=True):
     torch.manual_seed(0)
-    return MATAllocator(MAT(NetworkShape(16, 2, 1, imposed_order)), {"forecast": "fm", "update": 3})
+    return MATAllocator(MAT(NetworkShape(16, 2, 1, imposed_order)), 5, {"forecast": "fm", "update": 3})
 
 
 @pytest.mark.parametrize("imposed_order", [True, False])

@@ -193,3 +193,32 @@ def test_metrics_have_one_line_an_update(toy_world, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
     assert [("validation_completion" in line) for line in lines] == [True, False, True, True]
+
+
+def test_training_episodes_are_light_and_heavy_in_turn(toy_world):
+    config = toy_config("workload.episode_steps=400", "allocator.load_factors=[0.5, 2.0]")
+    world = World.load(config, *toy_world)
+    num_tasks_B = world.draw_training(40, "a", 3).num_tasks_B
+    assert num_tasks_B[0::2].max() < num_tasks_B[1::2].min(), "30 and 120 tasks are expected"
+    np.testing.assert_array_equal(num_tasks_B[:7], world.draw_training(7, "a", 3).num_tasks_B)
+    assert (world.draw_training(40, "a", 4).num_tasks_B != num_tasks_B).any()
+
+
+def test_more_runners_than_room_are_refused(toy_world, tmp_path):
+    config = toy_config("allocator.num_env_runners=3")
+    with pytest.raises(UserError, match=r"allocator\.num_env_runners: 3 EnvRunners need a CPU each"):
+        train_policy(config, "wls", 0, *toy_world, tmp_path)
+
+
+def test_a_policy_trains_inside_a_ray_task(toy_world, tmp_path):
+    @ray.remote(num_cpus=1)
+    def train(runners):
+        config = toy_config("allocator.updates=1", f"allocator.num_env_runners={runners}")
+        train_policy(config, "wls", 0, *toy_world, tmp_path / str(runners))
+
+    ray.get(train.remote(0))
+    ray.get(train.remote(1))
+    weights = [(tmp_path / str(runners) / "metrics.jsonl").read_bytes() for runners in (0, 1)]
+    assert weights[0] == weights[1], "where an episode is played does not matter"
+    with pytest.raises(UserError, match="has 1 beside the trainer's"):
+        ray.get(train.remote(2))

@@ -1,18 +1,12 @@
 """PPO for the Multi-Agent Transformer: RLlib's configuration, and the training of one policy.
 
-Training keeps, in the policy's directory,
-  checkpoints/<update>/   RLlib's checkpoint, the progress so far, and the best weights so far,
-  metrics.jsonl           one line an update, line 0 being the untrained policy,
-  policy.safetensors/json the best weights by validation, written last.
-A killed training goes on from its last checkpoint; with no remote EnvRunner the outcome is the same to
-the bit.
+A killed training goes on from its last checkpoint (see `checkpoints`), and ends in the same bits; remote
+EnvRunners change only how fast the same episodes are played.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +23,19 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from mara_ray.allocator.mat.checkpoints import (
+    BEST_FILE,
+    Progress,
+    append_metrics,
+    restore_checkpoint,
+    write_checkpoint,
+)
 from mara_ray.allocator.mat.connectors import TeamBatch
 from mara_ray.allocator.mat.env_runner import COMPLETED, DECISIONS, TASKS, BatchedEnvRunner
 from mara_ray.allocator.mat.learner import CLIPPED_KEY, KL_KEY, MATLearner
 from mara_ray.allocator.mat.module import SHARED, module_of_node, module_spec
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights, save_weights
-from mara_ray.artifacts import read_json, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import Report, silent
@@ -44,17 +44,7 @@ from mara_ray.simulator.decisions import nodes_alike
 from mara_ray.simulator.env import NodesEnv, World
 
 Algorithm = Any  # RLlib's own type says Optional of parts that a built algorithm always has
-BEST_FILE = "best.safetensors"
 MAX_WEIGHT_SYNCS_IN_FLIGHT = 8  # RLlib drops a sync over the limit, and its default is 1
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a training has come: the update reached, and the best validation so far."""
-
-    update: int
-    best_update: int
-    best_completion: float
 
 
 def train_policy(
@@ -81,7 +71,8 @@ def train_policy(
         report: called after each update.
 
     Raises:
-        UserError: the bank or table is missing or damaged, or is not of the forecast named.
+        UserError: the bank or table is missing or damaged, or is not of the forecast named; the cluster
+            has no room for the EnvRunners.
     """
     if is_trained(directory):
         return
@@ -106,7 +97,7 @@ def train_policy(
         }
         network = MAT(network_shape(config))
         load_weights(network, directory / BEST_FILE)
-        MATAllocator(network, facts).save(directory)
+        MATAllocator(network, config.allocator.decision_steps, facts).save(directory)
     finally:
         algorithm.stop()
         shutil.rmtree(algorithm.logdir, ignore_errors=True)
@@ -117,6 +108,7 @@ def build_algorithm(
 ) -> Algorithm:
     """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
     allocator, simulator = config.allocator, config.simulator
+    _check_room(allocator.num_env_runners)
     steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
     seed = seed_integer(config.seed, "allocator", "network", training_seed)
     connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=seed)
@@ -203,9 +195,25 @@ def synchronise(algorithm: Algorithm) -> None:
         )
 
 
+def _check_room(num_env_runners: int) -> None:
+    """Refuse more EnvRunners than there is room for: Ray would wait for it for ever."""
+    held = ray.get_runtime_context().get_assigned_resources().get("CPU", 0) if _in_worker() else 0
+    room = int(ray.cluster_resources().get("CPU", 0) - held)
+    if num_env_runners > room:
+        raise UserError(
+            f"allocator.num_env_runners: {num_env_runners} EnvRunners need a CPU each, and the cluster has"
+            f" {room} beside the trainer's; set fewer, or 0 to sample in the trainer"
+        )
+
+
+def _in_worker() -> bool:
+    return ray.get_runtime_context().worker.mode == ray.WORKER_MODE
+
+
 def validate(network: MAT, world: World) -> float:
     """Completion, in percent of all tasks, of greedy decoding on the frozen validation episodes."""
-    allocator, workload = MATAllocator(network, {}), world.validation_workload()
+    allocator = MATAllocator(network, world.config.allocator.decision_steps, {})
+    workload = world.validation_workload()
     env, num_completed = world.batched(), 0
     env.reset(workload)
     while not env.done:
@@ -218,15 +226,16 @@ def _train(
     algorithm: Algorithm, config: RunConfig, world: World, directory: Path, report: Report
 ) -> Progress:
     """Train to the last update, from the latest checkpoint on."""
-    allocator, metrics_path = config.allocator, directory / "metrics.jsonl"
-    best_path = directory / BEST_FILE
+    allocator, best_path = config.allocator, directory / BEST_FILE
     network = algorithm.get_module(SHARED).network
-    progress = _restore(algorithm, directory)
-    if progress is None:
+    progress = restore_checkpoint(algorithm, directory)
+    if progress is not None:
+        synchronise(algorithm)
+    else:
         completion = validate(network, world)
         progress = Progress(0, 0, completion)
         save_weights(network, best_path)
-        metrics_path.write_text(_line({"step": 0, "validation_completion": completion}))
+        append_metrics(directory, {"step": 0, "validation_completion": completion})
     for update in range(progress.update + 1, allocator.updates + 1):
         line = {"step": update} | _metrics(algorithm.train())
         due = update % allocator.validate_every == 0 or update == allocator.updates
@@ -237,10 +246,9 @@ def _train(
                 progress = Progress(update, update, completion)
                 save_weights(network, best_path)
         progress = Progress(update, progress.best_update, progress.best_completion)
-        with open(metrics_path, "a") as file:
-            file.write(_line(line))
+        append_metrics(directory, line)
         if due:
-            _checkpoint(algorithm, progress, directory)
+            write_checkpoint(algorithm, progress, directory)
         report(update, allocator.updates, f"best on validation {progress.best_completion:.1f} %")
     return progress
 
@@ -260,43 +268,3 @@ def _metrics(result: dict[str, Any]) -> dict[str, float]:
         "clipped": float(learned[CLIPPED_KEY]),
         "gradient_norm": float(learned["gradients_default_optimizer_global_norm"]),
     }
-
-
-def _checkpoint(algorithm: Algorithm, progress: Progress, directory: Path) -> None:
-    """Write a whole checkpoint, then remove those before it."""
-    path = _checkpoint_path(directory, progress.update)
-    with written_whole(path) as temporary:
-        algorithm.save_to_path(temporary / "algorithm")
-        shutil.copy(directory / BEST_FILE, temporary / BEST_FILE)
-        write_json(temporary / "progress.json", asdict(progress))
-    for older in path.parent.iterdir():
-        if older != path:
-            shutil.rmtree(older, ignore_errors=True)
-
-
-def _restore(algorithm: Algorithm, directory: Path) -> Progress | None:
-    """Go back to the latest checkpoint, if there is one."""
-    path = _latest_checkpoint(directory)
-    if path is None:
-        return None
-    algorithm.restore_from_path(path / "algorithm")
-    synchronise(algorithm)
-    progress = Progress(**read_json(path / "progress.json"))
-    shutil.copy(path / BEST_FILE, directory / BEST_FILE)
-    lines = (directory / "metrics.jsonl").read_text().splitlines()[: progress.update + 1]
-    with written_whole(directory / "metrics.jsonl") as temporary:
-        temporary.write_text("".join(line + "\n" for line in lines))
-    return progress
-
-
-def _checkpoint_path(directory: Path, update: int) -> Path:
-    return directory / "checkpoints" / f"{update:06d}"
-
-
-def _latest_checkpoint(directory: Path) -> Path | None:
-    whole = sorted((directory / "checkpoints").glob("[0-9]" * 6))
-    return whole[-1] if whole else None
-
-
-def _line(values: dict[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True) + "\n"

@@ -10,8 +10,8 @@ import numpy as np
 from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import READY_POINTS
 
-SLOT_FEATURES = 20
-RANK_FEATURE = 18  # the column of the place in the urgency order, over M
+SLOT_FEATURES = 21
+RANK_FEATURE = 19  # the column of the place in the urgency order, over M
 NODE_FEATURES = 4
 CONTEXT_FEATURES = 8
 
@@ -40,8 +40,24 @@ def encode(observation: Observation) -> Features:
     }
 
 
+def service_index(observation: Observation) -> np.ndarray:
+    """The most that serving a task can be expected to yield: completions per step, float64 (B, K).
+
+    max over tau <= time left of P(R <= tau) / E[min(R, tau)], R being the forecast's samples: Gittins'
+    index of a job of unknown length, with a deadline. 0 for a task that no sample finishes in time.
+    """
+    samples_BKN = observation.remaining_BKN.astype(np.float64)
+    left_BK = observation.deadline_BK - observation.time_B[:, None]
+    cap_BK = observation.cap_points - observation.num_seen_BK
+    tau_BKN1 = samples_BKN[..., None]
+    chance_BKN = (samples_BKN[..., None, :] <= tau_BKN1).mean(-1)
+    spent_BKN = np.minimum(samples_BKN[..., None, :], tau_BKN1).mean(-1)
+    possible_BKN = (samples_BKN <= left_BK[..., None]) & (samples_BKN < cap_BK[..., None])
+    return np.where(possible_BKN, chance_BKN / np.maximum(spent_BKN, 1), 0).max(-1)
+
+
 def urgency_rank(observation: Observation) -> np.ndarray:
-    """Order the tasks of each episode: unforecast first, then shortest forecast, hopeless ones last.
+    """Order the tasks of each episode: unforecast ones first, then by `service_index`, oldest first.
 
     A fixed order, known to the rollout and the learner alike, so that of the M! equivalent assignments
     of alike nodes one can be singled out; the decoder's scores start from it.
@@ -49,12 +65,9 @@ def urgency_rank(observation: Observation) -> np.ndarray:
     Returns:
         int64 (B, K), K for an empty slot.
     """
-    seen_BK, median_BK = observation.num_seen_BK, _median(observation.remaining_BKN)
-    hopeless_BK = median_BK > observation.deadline_BK - observation.time_B[:, None]
-    group_BK = np.where(seen_BK < READY_POINTS, 0, np.where(hopeless_BK, 2, 1))
-    group_BK = np.where(observation.active_BK, group_BK, 3)
-    median_BK = np.where(group_BK == 0, 0, median_BK)
-    order_BK = np.lexsort((observation.task_BK, median_BK, group_BK), axis=-1)
+    unforecast_BK = observation.num_seen_BK < READY_POINTS
+    index_BK = np.where(unforecast_BK, np.inf, service_index(observation))
+    order_BK = np.lexsort((observation.task_BK, -index_BK, ~observation.active_BK), axis=-1)
     num_slots = order_BK.shape[1]
     rank_BK = np.empty(order_BK.shape, np.int64)
     np.put_along_axis(rank_BK, order_BK, np.broadcast_to(np.arange(num_slots), order_BK.shape), -1)
@@ -79,6 +92,7 @@ def _slot_features(observation: Observation, rank_BK: np.ndarray) -> np.ndarray:
         left_BK / unit,
         np.clip((left_BK - median_BK) / unit, -2, 2),
         np.clip(median_BK / left_BK, 0, 3),
+        np.sqrt(service_index(observation) * unit) / 4,
         1 - late_BKN.mean(-1),
         median_BK <= left_BK,
         seen_BK < READY_POINTS,

@@ -102,13 +102,12 @@ class MATModule(TorchRLModule, ValueFunctionAPI):
         return self.value_scale.denormalise(self.network.encode(batch[Columns.OBS]).value_B)
 
     def _decide(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> dict[str, Tensor]:
-        with torch.inference_mode():
-            decision = self.network.act(features, uniform_BM)
-            return {
-                Columns.ACTIONS: decision.action_BM,
-                Columns.ACTION_LOGP: decision.logp_BM,
-                Columns.VF_PREDS: self.value_scale.denormalise(decision.value_B),
-            }
+        decision = self.network.decide(features, uniform_BM)
+        return {
+            Columns.ACTIONS: decision.action_BM,
+            Columns.ACTION_LOGP: decision.logp_BM,
+            Columns.VF_PREDS: self.value_scale.denormalise(decision.value_B),
+        }
 
 
 def feature_space(num_nodes: int, num_slots: int) -> gym.spaces.Dict:

@@ -9,6 +9,8 @@ logits are a pointer over the slot encodings, so K and M are free at inference.
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -16,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
+from mara_ray.allocator.mat.blocks import DecoderBlock, EncoderBlock
 from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, RANK_FEATURE, SLOT_FEATURES
 
+FEATURE_NAMES = ("slot", "node", "context", "rank", "serving")
 NO_LOGIT = -1e9
 RANK_LOGIT_START = -1.6  # at the start, M places later in the urgency order is e^1.6 times less likely
 POINTER_GAIN_START = 0.05
@@ -90,83 +94,13 @@ def allowed_slots(rank_BK: Tensor, taken_BMK: Tensor, last_rank_BM: Tensor, spar
     return allowed_BMK & (rank_B1K > last_rank_BM[..., None]) & (rank_B1K < latest_BM[..., None])
 
 
-class Attention(nn.Module):
-    """Multi-head attention whose keys and values can be made once and reused."""
-
-    def __init__(self, width: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
-
-    def keys_values(self, token_BLd: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each (B, heads, L, d / heads)."""
-        key_BLd, value_BLd = self.key_value(token_BLd).chunk(2, -1)
-        return self._split(key_BLd), self._split(value_BLd)
-
-    def forward(self, token_BQd: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from the tokens; `mask` is added to the scores."""
-        mixed = F.scaled_dot_product_attention(self._split(self.query(token_BQd)), keys, values, mask)
-        return self.out(mixed.transpose(1, 2).flatten(2))
-
-    def _split(self, token_BLd: Tensor) -> Tensor:
-        return token_BLd.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-
-class EncoderBlock(nn.Module):
-    """Pre-norm self-attention over slots and nodes, then a two-layer perceptron."""
-
-    def __init__(self, width: int, num_heads: int) -> None:
-        super().__init__()
-        self.attention = Attention(width, num_heads)
-        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mlp = _perceptron(width)
-
-    def forward(self, token_BLd: Tensor, mask: Tensor) -> Tensor:
-        """Mix the tokens."""
-        normed_BLd = self.norm_1(token_BLd)
-        token_BLd = token_BLd + self.attention(normed_BLd, *self.attention.keys_values(normed_BLd), mask)
-        return token_BLd + self.mlp(self.norm_2(token_BLd))
-
-
-class DecoderBlock(nn.Module):
-    """Attention to the nodes before and to the slots, then a two-layer perceptron."""
-
-    def __init__(self, width: int, num_heads: int) -> None:
-        super().__init__()
-        self.own, self.cross = Attention(width, num_heads), Attention(width, num_heads)
-        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(width) for _ in range(3))
-        self.mlp = _perceptron(width)
-
-    def remember(self, slot_BKd: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the slots, the same for every node."""
-        return self.cross.keys_values(slot_BKd)
-
-    def forward(
-        self,
-        token_BQd: Tensor,
-        past: tuple[Tensor, Tensor] | None,
-        slots: tuple[Tensor, Tensor],
-        causal: Tensor | None,
-        empty_B11K: Tensor,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Decode Q nodes after those of `past`; returns their tokens and the keys and values so far."""
-        normed_BQd = self.norm_1(token_BQd)
-        keys, values = self.own.keys_values(normed_BQd)
-        if past is not None:
-            keys, values = torch.cat((past[0], keys), 2), torch.cat((past[1], values), 2)
-        token_BQd = token_BQd + self.own(normed_BQd, keys, values, causal)
-        token_BQd = token_BQd + self.cross(self.norm_2(token_BQd), *slots, empty_B11K)
-        return token_BQd + self.mlp(self.norm_3(token_BQd)), (keys, values)
-
-
 class MAT(nn.Module):
     """The policy and its value function, on the features of `mara_ray.allocator.mat.features`."""
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape, width = shape, shape.width
+        self._traced: dict[tuple[int, int, bool], Callable[..., tuple[Tensor, ...]]] = {}
         self.slot_embedding = nn.Linear(SLOT_FEATURES, width)
         self.node_embedding = nn.Linear(NODE_FEATURES, width)
         self.context_embedding = nn.Linear(CONTEXT_FEATURES, width)
@@ -187,6 +121,21 @@ class MAT(nn.Module):
         with torch.no_grad():
             self.slot_logit.weight[0, RANK_FEATURE] = RANK_LOGIT_START
 
+    def decide(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
+        """`act` without gradients, traced once for each M and K: no Python between its operations.
+
+        With few rows the time goes into calling operations; traced they take less than half of it.
+        """
+        shape = (features["node"].shape[1], features["rank"].shape[1], uniform_BM is None)
+        inputs = [features[name] for name in FEATURE_NAMES] + ([] if uniform_BM is None else [uniform_BM])
+        with torch.inference_mode():
+            if shape not in self._traced:
+                with warnings.catch_warnings():
+                    # M and K become constants, as they should.
+                    warnings.simplefilter("ignore", torch.jit.TracerWarning)
+                    self._traced[shape] = torch.jit.trace(_Act(self), tuple(inputs), check_trace=False)
+            return Decision(*self._traced[shape](*inputs))
+
     def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
         """Choose slots node by node: sampled with the given uniform numbers, or greedily without them."""
         encoding = self.encode(features)
@@ -195,7 +144,7 @@ class MAT(nn.Module):
         choices_BCd, keys_BKd = self._choices(encoding.slot_BKd), self.pointer_key(encoding.slot_BKd)
         urgency_BK = self.slot_logit(features["slot"])[..., 0]
         past: list[tuple[Tensor, Tensor] | None] = [None] * len(memory)
-        previous_B1d = self.start_d.expand(len(rank_BK), 1, -1)
+        previous_B1d = self.start_d.expand(rank_BK.shape[0], 1, -1)
         taken_B1K = torch.zeros_like(rank_BK, dtype=torch.bool)[:, None]
         last_rank_B1 = torch.full_like(rank_BK[:, :1], -1)
         actions, logps = [], []
@@ -298,8 +247,17 @@ class MAT(nn.Module):
         return torch.cat((idle_BQ1, logit_BQK), -1).log_softmax(-1)
 
 
-def _perceptron(width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+class _Act(nn.Module):
+    """`MAT.act` with tensors for arguments, as tracing wants it."""
+
+    def __init__(self, network: MAT) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        features = dict(zip(FEATURE_NAMES, inputs, strict=False))
+        uniform_BM = inputs[len(FEATURE_NAMES)] if len(inputs) > len(FEATURE_NAMES) else None
+        return tuple(self.network.act(features, uniform_BM))
 
 
 def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:

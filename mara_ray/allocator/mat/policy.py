@@ -19,7 +19,7 @@ from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.placement import place_by_priority
 from mara_ray.artifacts import read_json, write_json, written_whole
 from mara_ray.errors import UserError
-from mara_ray.simulator.decisions import at_rows, forced_action, has_choice
+from mara_ray.simulator.decisions import Decisions, at_rows
 from mara_ray.simulator.observe import Observation
 
 WEIGHTS_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
@@ -27,43 +27,44 @@ REMEDY = "train it again with `mara allocator train`"
 
 
 class MATAllocator:
-    """Serves the tasks that the network finds likeliest to be right.
+    """Serves the tasks that the network finds likeliest to be right; holds to a decision as in training.
 
     Attributes:
         network: the transformer.
+        decision_steps: see `Decisions`.
         facts: what it was trained from and how it did on validation (see `train_policy`).
     """
 
     name = "mara"
 
-    def __init__(self, network: MAT, facts: dict[str, Any]) -> None:
-        self.network, self.facts = network.eval(), facts
+    def __init__(self, network: MAT, decision_steps: int, facts: dict[str, Any]) -> None:
+        self.network, self.decision_steps, self.facts = network.eval(), decision_steps, facts
+        self._decisions = Decisions(network.shape.imposed_order, decision_steps)
 
     def reset(self, num_episodes: int) -> None:
-        """Nothing is remembered."""
+        """Forget the decisions held."""
+        self._decisions.reset()
 
     def allocate(self, observation: Observation) -> np.ndarray:
         """See `Allocator.allocate`. With alike nodes a task that is served again keeps its node."""
-        alike = self.network.shape.imposed_order
-        action_BM = forced_action(observation)
-        rows = np.flatnonzero(has_choice(observation, alike))
+        rows = self._decisions.due(observation)
+        action_RM = np.empty((0, observation.node_slot_BM.shape[1]), np.int64)
         if len(rows):
-            action_BM[rows] = self._decide(at_rows(observation, rows))
-        if not alike:
+            encoded = encode(at_rows(observation, rows))
+            features = {name: torch.from_numpy(part) for name, part in encoded.items()}
+            action_RM = self.network.decide(features, None).action_BM.numpy()
+        action_BM = self._decisions.complete(rows, action_RM, observation)
+        if not self.network.shape.imposed_order:
             return action_BM
         slot_K = np.arange(1, observation.active_BK.shape[1] + 1)
         chosen_BK = (action_BM[:, :, None] == slot_K).any(1)
         return place_by_priority(observation, ~chosen_BK)
 
-    def _decide(self, observation: Observation) -> np.ndarray:
-        features = {name: torch.from_numpy(part) for name, part in encode(observation).items()}
-        with torch.inference_mode():
-            return self.network.act(features, None).action_BM.numpy()
-
     def save(self, directory: Path) -> None:
         """Write the weights, then the facts: a policy is whole when both are there."""
         save_weights(self.network, directory / WEIGHTS_FILE)
-        write_json(directory / FACTS_FILE, {"shape": asdict(self.network.shape), **self.facts})
+        facts = {"shape": asdict(self.network.shape), "decision_steps": self.decision_steps, **self.facts}
+        write_json(directory / FACTS_FILE, facts)
 
     @classmethod
     def load(cls, directory: Path) -> MATAllocator:
@@ -74,11 +75,14 @@ class MATAllocator:
         """
         facts = read_json(directory / FACTS_FILE)
         try:
-            network = MAT(NetworkShape(**facts.pop("shape")))
+            network, decision_steps = (
+                MAT(NetworkShape(**facts.pop("shape"))),
+                int(facts.pop("decision_steps")),
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"policy: {directory / FACTS_FILE} is damaged ({error}); {REMEDY}") from error
         load_weights(network, directory / WEIGHTS_FILE)
-        return cls(network, facts)
+        return cls(network, decision_steps, facts)
 
 
 def is_trained(directory: Path) -> bool:
