@@ -114,20 +114,20 @@ class AllocatorConfig(Section):
         (1.0, 1.5, 2.0), description="training episodes take these multiples of the arrival rate in turn"
     )
     decision_steps: Positive = Field(
-        5, description="steps for which a decision is held while the tasks stay the same"
+        20, description="steps for which a decision is held while the tasks stay the same"
     )
     episodes_per_update: Positive = Field(96, description="full episodes sampled for one update")
     epochs: Positive = Field(4, description="passes over a batch per update")
-    minibatch_rows: Positive = Field(1600, description="time-step rows of one minibatch")
+    minibatch_rows: Positive = Field(1200, description="time-step rows of one minibatch")
     learning_rate: PositiveFloat = Field(1e-2, description="Adam learning rate (eps 1e-5), falling to 0")
     clip: PositiveFloat = Field(0.2, description="PPO ratio clip, per node")
     gae_lambda: Probability = Field(0.9, description="lambda of the team GAE, a decision; gamma is 1")
-    entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.003, description="entropy weight, decayed to 0")
+    entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.001, description="entropy weight, decayed to 0")
     value_weight: PositiveFloat = Field(0.5, description="weight of the (normalised) value loss")
     gradient_clip: PositiveFloat = Field(1.0, description="global gradient-norm clip")
     num_env_runners: NonNegative = Field(0, description="remote EnvRunners; 0 samples in the trainer itself")
     validate_every: Positive = Field(4, description="updates between two validations (and checkpoints)")
-    validation_episodes: Positive = Field(32, description="frozen episodes that choose the checkpoint")
+    validation_episodes: Positive = Field(64, description="frozen episodes that choose the checkpoint")
 
 
 class EvaluationConfig(Section):

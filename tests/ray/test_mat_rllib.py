@@ -204,6 +204,11 @@ def test_training_episodes_are_light_and_heavy_in_turn(toy_world):
     assert (world.draw_training(40, "a", 4).num_tasks_B != num_tasks_B).any()
 
 
+def test_a_world_without_choices_is_refused(toy_world, tmp_path):
+    with pytest.raises(UserError, match=r"more simulator\.num_slots than simulator\.num_nodes"):
+        train_policy(toy_config("simulator.num_slots=3"), "wls", 0, *toy_world, tmp_path)
+
+
 def test_more_runners_than_room_are_refused(toy_world, tmp_path):
     config = toy_config("allocator.num_env_runners=3")
     with pytest.raises(UserError, match=r"allocator\.num_env_runners: 3 EnvRunners need a CPU each"):

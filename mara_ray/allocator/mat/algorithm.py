@@ -72,7 +72,7 @@ def train_policy(
 
     Raises:
         UserError: the bank or table is missing or damaged, or is not of the forecast named; the cluster
-            has no room for the EnvRunners.
+            has no room for the EnvRunners; there is never a choice to learn from.
     """
     if is_trained(directory):
         return
@@ -144,7 +144,7 @@ def build_algorithm(
         )
         .training(
             train_batch_size_per_learner=steps_per_update,
-            minibatch_size=allocator.minibatch_rows,
+            minibatch_size=min(allocator.minibatch_rows, steps_per_update),
             num_epochs=1,  # `TeamBatch` lays out all epochs
             shuffle_batch_per_epoch=False,
             lr=[[0, allocator.learning_rate], [steps_per_update * allocator.updates, 0.0]],
@@ -255,6 +255,11 @@ def _train(
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:
     """One line of metrics.jsonl from RLlib's result."""
+    if SHARED not in result.get(LEARNER_RESULTS, {}):
+        raise UserError(
+            "allocator: no step of a whole update held a choice, so there is nothing to learn; raise"
+            " workload.arrival_probability, or have more simulator.num_slots than simulator.num_nodes"
+        )
     sampled, learned = result[ENV_RUNNER_RESULTS], result[LEARNER_RESULTS][SHARED]
     return {
         "env_steps": float(sampled[NUM_ENV_STEPS_SAMPLED_LIFETIME]),
