@@ -58,8 +58,9 @@ def train_policy(
 ) -> None:
     """Train one policy and write it to `directory`; Ray is initialised already.
 
-    The checkpoint kept is the one with the highest completion on the frozen validation episodes, the
-    earliest of equals. A directory that holds a whole policy is left as it is.
+    Of the policies validated during training, the one with the highest completion on the frozen
+    validation episodes is kept, the earliest of equals. A directory that holds a whole policy is left as
+    it is.
 
     Args:
         config: the run's configuration.
@@ -232,10 +233,8 @@ def _train(
     if progress is not None:
         synchronise(algorithm)
     else:
-        completion = validate(network, world)
-        progress = Progress(0, 0, completion)
-        save_weights(network, best_path)
-        append_metrics(directory, {"step": 0, "validation_completion": completion})
+        progress = Progress(0, 0, -1.0)  # the untrained policy is measured, but is no candidate
+        append_metrics(directory, {"step": 0, "validation_completion": validate(network, world)})
     for update in range(progress.update + 1, allocator.updates + 1):
         line = {"step": update} | _metrics(algorithm.train())
         due = update % allocator.validate_every == 0 or update == allocator.updates
@@ -249,7 +248,7 @@ def _train(
         append_metrics(directory, line)
         if due:
             write_checkpoint(algorithm, progress, directory)
-        report(update, allocator.updates, f"best on validation {progress.best_completion:.1f} %")
+        report(update, allocator.updates, f"completion in training {line['train_completion']:.1f} %")
     return progress
 
 

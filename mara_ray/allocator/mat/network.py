@@ -23,7 +23,7 @@ from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, RAN
 
 FEATURE_NAMES = ("slot", "node", "context", "rank", "serving")
 NO_LOGIT = -1e9
-RANK_LOGIT_START = -1.6  # at the start, M places later in the urgency order is e^1.6 times less likely
+RANK_LOGIT_START = -3.0  # at the start, M places later in the urgency order is e^3 times less likely
 POINTER_GAIN_START = 0.05
 
 
