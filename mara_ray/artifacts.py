@@ -14,6 +14,8 @@ from typing import Any
 
 from mara_ray.errors import MachineError, UserError
 
+PART = ".part"  # ends the name of a file that is still being written
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
@@ -23,7 +25,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         UserError: the directory cannot be written.
         MachineError: the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PART}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -44,6 +46,15 @@ def written_whole(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what killed writers left unfinished below a folder."""
+    for path in list(folder.rglob(f".*{PART}")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mara_ray.artifacts import file_hash, read_json, write_json, written_whole
+from mara_ray.artifacts import file_hash, read_json, remove_parts, write_json, written_whole
 from mara_ray.errors import UserError
 from mara_ray.seeding import generator, seed_integer
 
@@ -50,3 +50,11 @@ def test_streams_are_apart_and_repeatable() -> None:
     assert generator(0, "curves", 1).random() == generator(0, "curves", 1).random()
     numbers = {seed_integer(seed, "curves", name) for seed in (0, 1) for name in ("a", "b", 0, 1)}
     assert len(numbers) == 8
+
+
+def test_what_killed_writers_left_is_removed(tmp_path) -> None:
+    (tmp_path / "a" / ".f.0a1b2c3d.part").mkdir(parents=True)
+    (tmp_path / "a" / ".g.0a1b2c3d.part").write_text("half")
+    (tmp_path / "a" / "whole").write_text("whole")
+    remove_parts(tmp_path)
+    assert os.listdir(tmp_path / "a") == ["whole"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mara_ray import __version__, progress
-from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
+from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.experiments.tracking import tracked
@@ -173,6 +173,7 @@ def _claim_folder(folder: Path, inputs: str) -> None:
     marker = folder / INPUTS_FILE
     owner = marker.read_text().strip() if marker.is_file() else None
     if owner == inputs:
+        remove_parts(folder)
         return
     if owner is not None:
         aside = folder.with_name(f"{folder.name}.{owner}")

@@ -220,7 +220,7 @@ STAGES = (
         name="workloads",
         needs=("curves",),
         settings=config_parts("workload", *EPISODES),
-        outputs=files("workloads"),
+        outputs=lambda config: tuple(f"workloads/{cell.name}.npz" for cell in all_cells(config)),
         metrics=no_metrics,
         work=make_workloads,
     ),
