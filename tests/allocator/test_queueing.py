@@ -1,11 +1,11 @@
 import dataclasses
 
 import numpy as np
-from toy_worlds import random_observation
 
 from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.placement import place_by_priority
 from mara_ray.allocator.queueing import EDF, FIFO
+from tests.toy_worlds import random_observation
 
 
 def observation_of(*tasks, num_nodes=2, held=None, time=10, speeds=None, num_samples=1):

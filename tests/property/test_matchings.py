@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_worlds import random_observation
 
 from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.protocol import Allocator
 from mara_ray.allocator.queueing import EDF, FIFO
+from tests.toy_worlds import random_observation
 
 
 @pytest.mark.parametrize("allocator", [FIFO(), EDF(), LARA(), LARA("lara_fm")], ids=lambda a: a.name)

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_worlds import PrefixForecasts
 
 from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.queueing import EDF, FIFO
@@ -15,6 +14,7 @@ from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import observe
 from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.episodes import Workload
+from tests.toy_worlds import PrefixForecasts
 
 LENGTH, STEPS, NUM_TASKS = 30, 30, 8
 

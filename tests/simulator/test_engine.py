@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from toy_worlds import halving_replay, one_episode
 
 from mara_ray.config import SimulatorConfig
 from mara_ray.errors import UserError
 from mara_ray.simulator.engine import Simulator
+from tests.toy_worlds import halving_replay, one_episode
 
 STEPS = 10
 

@@ -1,11 +1,11 @@
 import dataclasses
 
 import numpy as np
-from toy_worlds import ZeroForecasts, halving_replay, one_episode
 
 from mara_ray.config import SimulatorConfig
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import observe
+from tests.toy_worlds import ZeroForecasts, halving_replay, one_episode
 
 
 class SeenForecasts:
