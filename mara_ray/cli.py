@@ -133,7 +133,7 @@ def doctor(set_: Overrides, preset: Preset = "quick", as_json: Json = False) -> 
 
 def _do(stage: str, preset: str, overrides: list[str], out: Path | None, force: list[str]) -> Path:
     config = load_config(preset, overrides)
-    directory = out or Path("runs") / config.name
+    directory = (out or Path("runs") / config.name).absolute()  # workers may stand elsewhere
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
     from mara_ray.experiments.pipeline import Run, run_stages
     from mara_ray.experiments.stages import STAGES, check_config

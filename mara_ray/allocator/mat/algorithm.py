@@ -77,6 +77,7 @@ def train_policy(
     """
     if is_trained(directory):
         return
+    directory = directory.absolute()  # RLlib takes a relative path for a URI
     torch.set_num_threads(1)  # the tensors are small, and sums must not depend on the number of threads
     directory.mkdir(parents=True, exist_ok=True)
     algorithm = build_algorithm(config, training_seed, bank_path, table_directory)
