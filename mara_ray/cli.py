@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from mara_ray import __version__, progress
+from mara_ray.artifacts import read_json
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError
 
@@ -34,7 +35,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
 @app.callback(invoke_without_command=True)
 def _root(
-    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -69,7 +69,7 @@ def predictor_train(
 ) -> None:
     """Train the flow-matching predictor on the bank's training curves."""
     directory = _do("predictor", preset, set_, out, force)
-    _show_path("predictor", directory / "predictor" / "fm", as_json)
+    _show_path("predictor", directory / "predictor", as_json)
 
 
 @predictor_app.command("evaluate")
@@ -78,7 +78,7 @@ def predictor_evaluate(
 ) -> None:
     """Compare the predictors on test curves."""
     directory = _do("forecasts", preset, set_, out, [])
-    evaluation = json.loads((directory / "forecasts" / "evaluation.json").read_text())
+    evaluation = read_json(directory / "forecasts" / "evaluation.json")
     if as_json:
         print(json.dumps(evaluation))
         return
@@ -150,7 +150,7 @@ def _show_path(name: str, path: Path, as_json: bool) -> None:
 
 
 def _show_evaluation(directory: Path, as_json: bool) -> None:
-    summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    summary = read_json(directory / "summary.json")
     if as_json:
         print(json.dumps(summary))
         return
