@@ -39,6 +39,9 @@ class ClusterConfig(Section):
 class CurvesConfig(Section):
     """The bank of loss curves, from real trainings."""
 
+    bank: Path | None = Field(
+        None, description="take this bank (a path, or `standard`, which ships) instead of training one"
+    )
     configurations: dict[str, Positive] = Field(
         description="accepted curves wanted of each model-dataset configuration"
     )
@@ -51,6 +54,9 @@ class CurvesConfig(Section):
         0.0, description="GPU (fraction) that one Ray task asks for"
     )
     max_retries: NonNegative = Field(3, description="retries of a task whose worker died or raised")
+    data_folder: Path = Field(
+        Path("data"), description="folder of the full-size data sets; on a cluster, the same on every node"
+    )
 
 
 class PredictorConfig(Section):

@@ -21,10 +21,17 @@ import pyarrow.parquet as pq
 from mara_ray.artifacts import hash_of, written_whole
 from mara_ray.errors import UserError
 
+STANDARD_BANK = Path(__file__).parents[1] / "pretrained" / "bank" / "bank.parquet"
 EMA_ALPHA = 0.1
 LOSS_FLOOR = 1e-3
 NEVER = np.int32(2**30)  # the crossing of a target that the curve does not reach
+SETS = ("id", "rl", "vit")
+# Place among the accepted curves of a configuration, modulo 20 -> split: 60 % train, 15 % validation and
+# 25 % test, interleaved, so that more curves leave the splits of the first ones alone.
+SPLITS = {"T": "train", "V": "validation", "X": "test"}
+SPLIT_PATTERN = "TXTVTTXTTXTVTXTTVTXT"
 
+POINTS = ("raw", "ema")  # the columns of losses
 SCHEMA = pa.schema(
     [
         ("curve_id", pa.string()),
@@ -41,6 +48,18 @@ SCHEMA = pa.schema(
 )
 
 
+def located_bank(path: Path) -> Path:
+    """The file of a bank: a path as it is, or the one that ships if the path says `standard`.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    located = STANDARD_BANK if str(path) == "standard" else path
+    if not located.is_file():
+        raise UserError(f"curve bank: {located} is missing; give the path of a Parquet file, or `standard`")
+    return located
+
+
 def smooth(raw_CL: np.ndarray) -> np.ndarray:
     """Bias-corrected exponential moving average (alpha 0.1, floor 1e-3), float32 (C, L)."""
     smoothed_CL = np.empty(raw_CL.shape, np.float32)
@@ -50,6 +69,13 @@ def smooth(raw_CL: np.ndarray) -> np.ndarray:
         corrected_C = mean_C / (1 - (1 - EMA_ALPHA) ** (point + 1))
         smoothed_CL[:, point] = np.maximum(corrected_C, LOSS_FLOOR)
     return smoothed_CL
+
+
+def split_of(set_name: str, num_accepted_before: int) -> str:
+    """The split of a configuration's next curve; sets out of distribution are for tests only."""
+    if set_name != "id":
+        return "test"
+    return SPLITS[SPLIT_PATTERN[num_accepted_before % len(SPLIT_PATTERN)]]
 
 
 def first_crossing(ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
@@ -114,7 +140,7 @@ class CurveBank:
     @cached_property
     def content_hash(self) -> str:
         """A 16-digit hash of ids, seeds, flags and points."""
-        columns = [getattr(self, field.name).tolist() for field in SCHEMA if field.name not in ("raw", "ema")]
+        columns = [getattr(self, field.name).tolist() for field in SCHEMA if field.name not in POINTS]
         return hash_of(columns, self.raw_CL.tobytes().hex())
 
     def write(self, path: Path) -> None:
@@ -125,7 +151,15 @@ class CurveBank:
         ]
         table = pa.Table.from_arrays(columns, schema=SCHEMA)
         with written_whole(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+            pq.write_table(
+                table,
+                temporary,
+                compression="zstd",
+                compression_level=15,
+                use_dictionary=[f.name for f in SCHEMA if f.name not in POINTS],
+                column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in POINTS},
+                write_page_checksum=True,
+            )
 
     @classmethod
     def read(cls, path: Path) -> CurveBank:
@@ -161,6 +195,12 @@ class CurveBank:
         for first, second in itertools.pairwise(ids):
             if first == second:
                 raise UserError(f"curve bank: {source} holds curve {first!r} twice; remove one")
+        for row in rows:
+            if row["set"] not in SETS or row["split"] not in SPLITS.values():
+                raise UserError(
+                    f"curve bank: {source}: curve {row['curve_id']!r} is of set {row['set']!r} and split"
+                    f" {row['split']!r}; sets are {', '.join(SETS)}, splits {', '.join(SPLITS.values())}"
+                )
         length = len(rows[0]["raw"])
         for row in rows:
             if len(row["raw"]) != length or len(row["ema"]) != length:
@@ -179,7 +219,7 @@ class CurveBank:
                 " generate it again"
             )
         columns = {
-            f.name: np.array([row[f.name] for row in rows]) for f in SCHEMA if f.name not in ("raw", "ema")
+            f.name: np.array([row[f.name] for row in rows]) for f in SCHEMA if f.name not in POINTS
         }
         return cls(**columns, raw_CL=raw_CL, ema_CL=ema_CL)
 

@@ -1,4 +1,4 @@
-"""One training of the bank: what its curve depends on, the training itself, and its file of results."""
+"""One training of the bank: what its curve depends on, and the training itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mara_ray.artifacts import hash_of, read_json, write_json
 from mara_ray.config import CurvesConfig
-from mara_ray.curves.catalog import CONFIGURATIONS, Hyperparameters
+from mara_ray.curves.catalog import CONFIGURATIONS
+from mara_ray.curves.configuration import Hyperparameters
 from mara_ray.curves.training import make_task
-from mara_ray.errors import UserError
 from mara_ray.seeding import generator, seed_integer
 
 LEARNED_SHARE = 0.85  # a curve is accepted when its last tenth lies below this share of its start
+DIVERGED_SHARE = 1.5  # and has diverged when it lies above this one
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def make_candidate(configuration: str, number: int, config: CurvesConfig, seed: 
     )
 
 
-def train_candidate(candidate: Candidate, device: str) -> dict[str, Any]:
+def train_candidate(candidate: Candidate, device: str, data_folder: Path) -> dict[str, Any]:
     """Do one training.
 
     Returns:
-        Its part: {"candidate", "raw" (L losses, float32 values), "status", "cpu_s"}; a training that
-        diverges stops there and keeps its highest loss.
+        {"candidate", "raw" (L losses, float32 values), "status", "cpu_s"}; a training that meets a loss
+        which is no finite number stops there and keeps its highest loss.
     """
     started = time.process_time()
     task = make_task(
@@ -60,6 +60,7 @@ def train_candidate(candidate: Candidate, device: str) -> dict[str, Any]:
         candidate.seed,
         candidate.batches_per_point,
         device,
+        data_folder,
     )
     raw_L = np.full(candidate.length_points, np.nan, np.float32)
     raw_L[0] = task.initial_loss
@@ -68,10 +69,10 @@ def train_candidate(candidate: Candidate, device: str) -> dict[str, Any]:
         if not np.isfinite(raw_L[point]):
             break
     if np.isfinite(raw_L).all():
-        status = "ok" if has_learned(raw_L) else "flat"
+        status = status_of(raw_L)
     else:
+        status = "diverged" if np.isinf(raw_L).any() else "nan"
         raw_L[~np.isfinite(raw_L)] = raw_L[np.isfinite(raw_L)].max()
-        status = "diverged"
     return {
         "candidate": asdict(candidate),
         "raw": raw_L.tolist(),
@@ -80,30 +81,15 @@ def train_candidate(candidate: Candidate, device: str) -> dict[str, Any]:
     }
 
 
-def has_learned(raw_L: np.ndarray) -> bool:
-    """Whether a curve counts as learning: mean of the last 10 % < 0.85 x mean of the first 2 %."""
+def status_of(raw_L: np.ndarray) -> str:
+    """What became of a training whose losses are finite: "ok", "flat" or "diverged".
+
+    It is accepted as learning ("ok") when the mean of its last 10 % lies under 0.85 times the mean of its
+    first 2 %; over 1.5 times that it has diverged.
+    """
     length = len(raw_L)
     end = raw_L[-max(1, round(0.1 * length)) :].mean()
-    return bool(end < LEARNED_SHARE * raw_L[: max(1, round(0.02 * length))].mean())
-
-
-def part_path(directory: Path, configuration: str, number: int) -> Path:
-    """Where the results of one candidate lie."""
-    return directory / "parts" / f"{configuration}-{number:05d}.json"
-
-
-def write_part(path: Path, part: dict[str, Any]) -> None:
-    """Keep the results of a candidate, whole or not at all, with their hash."""
-    write_json(path, {"part": part, "hash": hash_of(part)})
-
-
-def read_part(path: Path, candidate: Candidate) -> dict[str, Any] | None:
-    """A finished candidate; None if there is none, it is damaged, or it belongs to other settings."""
-    try:
-        content = read_json(path)
-        part = content["part"]
-        if content["hash"] == hash_of(part) and part["candidate"] == asdict(candidate):
-            return part
-    except (UserError, KeyError, TypeError):
-        pass
-    return None
+    start = raw_L[: max(1, round(0.02 * length))].mean()
+    if end < LEARNED_SHARE * start:
+        return "ok"
+    return "diverged" if end > DIVERGED_SHARE * start else "flat"

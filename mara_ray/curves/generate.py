@@ -3,15 +3,16 @@
 Candidates of a configuration are numbered 0, 1, 2...; each is a training that depends on the run's
 seed and its number alone. The bank holds the candidates up to the one that completes the wanted
 number of accepted curves, those that did not learn among them, so its bytes do not depend on the
-number of workers, nor on a run that was killed and taken up again. Finished candidates lie in
-`parts/`, one file each, written whole; a damaged one is trained again.
+number of workers, nor on a run that was killed and taken up again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,25 +22,19 @@ import numpy as np
 import ray
 import torch
 
+from mara_ray import __version__
 from mara_ray.artifacts import write_json
 from mara_ray.config import CurvesConfig
-from mara_ray.curves.bank import CurveBank, smooth
-from mara_ray.curves.candidates import (
-    Candidate,
-    make_candidate,
-    part_path,
-    read_part,
-    train_candidate,
-    write_part,
-)
+from mara_ray.curves.bank import CurveBank, smooth, split_of
+from mara_ray.curves.candidates import Candidate, make_candidate, train_candidate
 from mara_ray.curves.catalog import CONFIGURATIONS, configuration_named
+from mara_ray.curves.datasets import MISSING
+from mara_ray.curves.finished import FinishedTrainings
 from mara_ray.errors import MachineError, MaraError, UserError
 
 MAX_CANDIDATES_FACTOR = 4  # candidates tried for each curve wanted, before giving up
-# Place among the accepted curves of a configuration, modulo 20 -> split: 60 % train, 15 % validation and
-# 25 % test, interleaved, so that more curves leave the splits of the first ones alone.
-SPLITS = {"T": "train", "V": "validation", "X": "test"}
-SPLIT_PATTERN = "TXTVTTXTTXTVTXTTVTXT"
+TASKS_PER_CPU = 4  # Ray tasks in flight for each CPU of the cluster
+ACCELERATOR = "ray.io/accelerator-type"  # the label that Ray gives to nodes with GPUs
 
 
 @dataclass
@@ -67,12 +62,13 @@ def generate_bank(
 ) -> CurveBank:
     """Train until every configuration has its accepted curves; writes bank.parquet and manifest.json.
 
-    Ray must be initialised. Takes up what an earlier call left in `directory`.
+    Ray must be initialised. Takes up what an earlier call left in `directory`. `num_gpus_per_task`, the
+    retries and the tasks in flight do not change what is made.
 
     Args:
         config: which curves, how long, and how the work is cut into Ray tasks.
         seed: the run's seed.
-        directory: where `parts/`, `bank.parquet` and `manifest.json` (which alone holds timings) go.
+        directory: where `bank.parquet`, `manifest.json` (which alone holds timings) and the finished trainings go.
         progress: is told accepted curves, wanted curves, and the configuration.
 
     Raises:
@@ -82,8 +78,10 @@ def generate_bank(
     """
     started = time.monotonic()
     _check(config)
+    finished = FinishedTrainings(directory)
     all_series = [Series(name, wanted) for name, wanted in config.configurations.items()]
-    _train_all(all_series, config, seed, directory, progress)
+    _train_all(all_series, config, seed, finished, progress)
+    finished.compact()
     rows = [row for series in all_series for row in _rows(series)]
     bank = CurveBank.from_rows(rows, source="generated curves")
     bank.write(directory / "bank.parquet")
@@ -91,7 +89,17 @@ def generate_bank(
         "seed": seed,
         "config": config.model_dump(mode="json"),
         "bank_hash": bank.content_hash,
+        "curves": len(bank),
+        "versions": {
+            "mara_ray": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "ray": ray.__version__,
+        },
+        "machine": {"processor": platform.machine(), "cpus": ray.cluster_resources().get("CPU", 0)},
         "configurations": {series.configuration: _account(series) for series in all_series},
+        "trained_on": dict(Counter(part["place"] for s in all_series for part in s.parts.values())),
         "wall_s": round(time.monotonic() - started, 2),
     }
     write_json(directory / "manifest.json", manifest)
@@ -99,19 +107,27 @@ def generate_bank(
 
 
 @ray.remote(num_cpus=1)
-def _train_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
+def _train_candidates(candidates: list[Candidate], data_folder: Path) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     device = "cpu"
-    if ray.get_gpu_ids():  # not torch.cuda.is_available(): that sees GPUs which are not this task's
+    # A GPU must be this task's own: torch alone would see all of them.
+    gpu_ids = ray.get_gpu_ids()
+    if gpu_ids and torch.cuda.is_available():
         device = "cuda"
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-    return [train_candidate(candidate, device) for candidate in candidates]
+    place = ray.get_runtime_context().get_node_id() + "".join(f" gpu {number}" for number in gpu_ids)
+    return [train_candidate(candidate, device, data_folder) | {"place": place} for candidate in candidates]
 
 
 def _check(config: CurvesConfig) -> None:
     for name in config.configurations:
-        configuration_named(name)
+        data = configuration_named(name).data
+        reason = MISSING[data](config.data_folder.absolute()) if data else None
+        if reason:
+            raise UserError(
+                f"curves.configurations.{name}: {reason}, set curves.data_folder, or drop the configuration"
+            )
     num_gpus = ray.cluster_resources().get("GPU", 0)
     if config.num_gpus_per_task > num_gpus:
         raise UserError(
@@ -124,41 +140,63 @@ def _train_all(
     all_series: list[Series],
     config: CurvesConfig,
     seed: int,
-    directory: Path,
+    finished: FinishedTrainings,
     progress: Callable[[int, int, str], None],
 ) -> None:
     """Start tasks, keep what they bring, and start more for the candidates that did not learn."""
     work = _train_candidates.options(
         num_gpus=config.num_gpus_per_task,
         max_retries=config.max_retries,
-        retry_exceptions=[OSError, RuntimeError],
+        retry_exceptions=[OSError, RuntimeError, MemoryError],
+        label_selector=_away_from_gpus() if config.num_gpus_per_task == 0 else None,
     )
+    data_folder = config.data_folder.absolute()
     wanted = sum(series.wanted for series in all_series)
     running: dict[ray.ObjectRef, tuple[Series, list[int]]] = {}
     try:
         while True:
+            window = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
             for series in all_series:
-                for numbers in _start(series, config, seed, directory):
+                for numbers in _start(series, config, seed, finished, lambda: window - len(running)):
                     batch = [make_candidate(series.configuration, n, config, seed) for n in numbers]
-                    running[work.remote(batch)] = (series, numbers)
+                    running[work.remote(batch, data_folder)] = (series, numbers)
             accepted = sum(series.num_accepted for series in all_series)
             progress(accepted, wanted, next(iter(running.values()))[0].configuration if running else "")
             if not running:
                 return
-            reference = ray.wait(list(running))[0][0]
-            series, numbers = running.pop(reference)
-            for number, part in zip(numbers, _result(reference, series), strict=True):
-                series.parts[number] = part
-                write_part(part_path(directory, series.configuration, number), part)
+            done, _ = ray.wait(list(running), num_returns=1)
+            for reference in done:
+                series, numbers = running.pop(reference)
+                for number, part in zip(numbers, _result(reference, series), strict=True):
+                    series.parts[number] = part
+                    finished.add(part)
     finally:
         for reference in running:
             ray.cancel(reference)
 
 
-def _start(series: Series, config: CurvesConfig, seed: int, directory: Path) -> Iterator[list[int]]:
-    """Take up finished candidates, and give the numbers of the next ones to train, a task's worth a time."""
+def _away_from_gpus() -> dict[str, str] | None:
+    """A label selector that keeps CPU tasks off the nodes with GPUs, if there are nodes without."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    kinds = {node["Labels"].get(ACCELERATOR) for node in nodes if node["Resources"].get("GPU")}
+    others = [node for node in nodes if not node["Resources"].get("GPU") and node["Resources"].get("CPU")]
+    kinds.discard(None)
+    return {ACCELERATOR: f"!in({','.join(sorted(map(str, kinds)))})"} if kinds and others else None
+
+
+def _start(
+    series: Series,
+    config: CurvesConfig,
+    seed: int,
+    finished: FinishedTrainings,
+    room: Callable[[], int],
+) -> Iterator[list[int]]:
+    """Take up finished candidates, and give the numbers of the next ones to train, a task's worth a time.
+
+    Ends when enough are under way, or when there is no `room` for one more task.
+    """
     numbers: list[int] = []
-    while series.num_missing > 0:
+    while series.num_missing > 0 and room() > 0:
         number = series.num_started
         if number == MAX_CANDIDATES_FACTOR * series.wanted:
             if len(series.parts) == number:
@@ -170,7 +208,7 @@ def _start(series: Series, config: CurvesConfig, seed: int, directory: Path) -> 
             break
         series.num_started += 1
         candidate = make_candidate(series.configuration, number, config, seed)
-        part = read_part(part_path(directory, series.configuration, number), candidate)
+        part = finished.get(candidate)
         if part is not None:
             series.parts[number] = part
             continue
@@ -207,12 +245,11 @@ def _rows(series: Series) -> Iterator[dict[str, Any]]:
             return
         candidate, accepted = part["candidate"], part["status"] == "ok"
         set_name = CONFIGURATIONS[series.configuration].set
-        place = SPLIT_PATTERN[num_accepted % len(SPLIT_PATTERN)] if set_name == "id" else "X"
         yield {
             "curve_id": candidate["curve_id"],
             "configuration": series.configuration,
             "set": set_name,
-            "split": SPLITS[place],
+            "split": split_of(set_name, num_accepted),
             "seed": candidate["seed"],
             "accepted": accepted,
             "status": part["status"],
@@ -225,10 +262,13 @@ def _rows(series: Series) -> Iterator[dict[str, Any]]:
 
 def _account(series: Series) -> dict[str, float]:
     """What one configuration took, for the manifest."""
-    seconds = [part["cpu_s"] for part in series.parts.values()]
+    statuses = [part["status"] for part in series.parts.values()]
+    seconds = float(sum(part["cpu_s"] for part in series.parts.values()))
     return {
         "accepted": series.num_accepted,
-        "candidates": len(series.parts),
-        "acceptance_percent": round(100 * series.num_accepted / len(series.parts), 1),
-        "cpu_s_per_curve": round(float(np.mean(seconds)), 3),
+        "candidates": len(statuses),
+        **{status: statuses.count(status) for status in ("flat", "diverged", "nan")},
+        "acceptance_percent": round(100 * series.num_accepted / len(statuses), 1),
+        "cpu_s": round(seconds, 1),
+        "cpu_s_per_accepted_curve": round(seconds / max(1, series.num_accepted), 3),
     }

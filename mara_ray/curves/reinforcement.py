@@ -8,6 +8,7 @@ Axis letters: S steps of a rollout, N carts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from mara_ray.curves.datasets.control import CartPoles
-from mara_ray.curves.models import ActorCritic
+from mara_ray.curves.models.control import ActorCritic
 
 NUM_RETURNS = 60  # episodes averaged into one reading
 LOWEST_READING = 0.01
@@ -29,10 +30,12 @@ OBSERVATION_SCALE = np.array([1.0, 1.0, 5.0, 1.0])
 class CartPolePPO:
     """PPO on randomised CartPoles; a mini-batch is one short rollout of all carts."""
 
-    def __init__(self, hyperparameters: dict[str, Any], rng: np.random.Generator, device: str) -> None:
+    def __init__(
+        self, hyperparameters: dict[str, Any], rng: np.random.Generator, device: str, data_folder: Path
+    ) -> None:
         self.hyperparameters = hyperparameters
         self.device = device
-        self.model = ActorCritic(hyperparameters, outputs=2).to(device)
+        self.model = ActorCritic(hyperparameters, input_shape=(4,), num_outputs=2).to(device)
         self.carts = CartPoles(hyperparameters["carts"], hyperparameters["max_steps"], rng)
         self.returns: list[int] = []  # of the last episodes, the latest last
 

@@ -1,43 +1,46 @@
-"""Supervised learning problems: classify images or reviews."""
+"""Supervised learning problems: labels or values to be told from images, reviews, speech or games."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
+from torch import nn
 
-from mara_ray.curves.datasets.image import augment, draw_images
-from mara_ray.curves.datasets.text import draw_reviews, drop_words
-from mara_ray.curves.models import MODELS
+from mara_ray.curves.datasets.examples import Examples
 
 
-class Classification:
-    """Cross-entropy on mini-batches drawn with replacement; its progress is that very loss."""
+class Supervised:
+    """A loss on mini-batches drawn with replacement; its progress is that very loss.
 
-    def __init__(self, hyperparameters: dict[str, Any], rng: np.random.Generator, device: str) -> None:
-        self.hyperparameters = hyperparameters
-        examples, noise = hyperparameters["examples"], hyperparameters["label_noise"]
-        if hyperparameters["model"] == "bow":
-            num_classes = 2
-            inputs, labels = draw_reviews(examples, hyperparameters["vocabulary"], noise, rng)
-        else:
-            num_classes = hyperparameters["classes"]
-            inputs, labels = draw_images(examples, num_classes, noise, rng)
-        self.inputs, self.labels = inputs.to(device), labels.to(device)
-        self.model = MODELS[hyperparameters["model"]](hyperparameters, num_classes).to(device)
+    Args:
+        draw_examples: draws the data set: (hyperparameters, random stream, data folder).
+        make_model: builds the model: (hyperparameters, input shape, number of outputs).
+    """
+
+    def __init__(
+        self,
+        draw_examples: Callable[[dict[str, Any], np.random.Generator, Path], Examples],
+        make_model: Callable[[dict[str, Any], tuple[int, ...], int], nn.Module],
+        hyperparameters: dict[str, Any],
+        rng: np.random.Generator,
+        device: str,
+        data_folder: Path,
+    ) -> None:
+        self.batch_size = hyperparameters["batch_size"]
+        self.examples = draw_examples(hyperparameters, rng, data_folder)
+        self.inputs, self.labels = self.examples.inputs.to(device), self.examples.labels.to(device)
+        self.model = make_model(hyperparameters, self.examples.input_shape, self.examples.num_outputs)
+        self.model.to(device)
 
     def losses(self, rng: np.random.Generator) -> Iterator[torch.Tensor]:
         """The loss of one mini-batch, to descend on."""
-        rows = torch.randint(len(self.labels), (self.hyperparameters["batch_size"],)).to(self.labels.device)
-        inputs = self.inputs[rows]
-        if self.inputs.ndim == 2:
-            inputs = drop_words(inputs, self.hyperparameters["word_dropout"])
-        else:
-            inputs = augment(inputs, self.hyperparameters["augmentation"])
-        loss = functional.cross_entropy(self.model(inputs), self.labels[rows])
+        rows = torch.randint(len(self.labels), (self.batch_size,)).to(self.labels.device)
+        outputs = self.model(self.examples.prepare(self.inputs[rows]))
+        loss = self.examples.loss(outputs, self.labels[rows])
         self._last_loss = loss.detach()
         yield loss
 

