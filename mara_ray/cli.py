@@ -86,14 +86,16 @@ def curves_import(
 
 @curves_app.command("show")
 def curves_show(
-    bank: Annotated[Path, typer.Argument(help="A bank's file, or `standard`, which ships.")] = Path("standard"),
+    bank: Annotated[Path, typer.Argument(help="A bank's file, or `standard`, which ships.")] = Path(
+        "standard"
+    ),
     out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("curves.png"),
     as_json: Json = False,
 ) -> None:
     """Draw a bank's curves, and count them."""
     from mara_ray.curves.bank import CurveBank, located_bank
-    from mara_ray.evaluation.curve_plots import sample_curves
     from mara_ray.evaluation.bank_tables import bank_counts, bank_table
+    from mara_ray.evaluation.curve_plots import sample_curves
 
     curves = CurveBank.read(located_bank(bank))
     with written_whole(out) as temporary:

@@ -16,7 +16,9 @@ def write_cifar(folder: Path, images_per_file: int = 24) -> None:
     batches.mkdir(parents=True)
     for number in range(1, 6):
         labels = rng.integers(10, size=images_per_file)
-        pixels = rng.integers(0, 60, (images_per_file, 3072)) + 18 * labels[:, None]  # learnable: by brightness
+        pixels = (
+            rng.integers(0, 60, (images_per_file, 3072)) + 18 * labels[:, None]
+        )  # learnable: by brightness
         content = {
             b"batch_label": b"training batch",
             b"labels": labels.tolist(),

@@ -218,9 +218,7 @@ class CurveBank:
                 f"curve bank: {source}: curve {ids[bad[0]]!r} has a negative or non-finite loss;"
                 " generate it again"
             )
-        columns = {
-            f.name: np.array([row[f.name] for row in rows]) for f in SCHEMA if f.name not in POINTS
-        }
+        columns = {f.name: np.array([row[f.name] for row in rows]) for f in SCHEMA if f.name not in POINTS}
         return cls(**columns, raw_CL=raw_CL, ema_CL=ema_CL)
 
     def hyperparameters_of(self, row: int) -> dict:

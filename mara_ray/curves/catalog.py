@@ -21,6 +21,7 @@ def configuration_named(name: str) -> Configuration:
     if name not in CONFIGURATIONS:
         near = difflib.get_close_matches(name, CONFIGURATIONS, n=1, cutoff=0.0)[0]
         raise UserError(
-            f"curves.configurations: {name!r} is unknown; the nearest is {near!r} (all: {', '.join(CONFIGURATIONS)})"
+            f"curves.configurations: {name!r} is unknown; the nearest is {near!r}"
+            f" (there are {', '.join(CONFIGURATIONS)})"
         )
     return CONFIGURATIONS[name]

@@ -185,13 +185,21 @@ EMBEDDED = (
     Configuration(
         "txt_bow", "id", "movie_reviews", _txt_bow, partial(Supervised, text.draw_reviews, BagOfWords)
     ),
-    Configuration("txt_cnn", "id", "movie_reviews", _txt_cnn, partial(Supervised, text.draw_reviews, TextCNN)),
-    Configuration("txt_rnn", "id", "movie_reviews", _txt_rnn, partial(Supervised, text.draw_reviews, TextRNN)),
+    Configuration(
+        "txt_cnn", "id", "movie_reviews", _txt_cnn, partial(Supervised, text.draw_reviews, TextCNN)
+    ),
+    Configuration(
+        "txt_rnn", "id", "movie_reviews", _txt_rnn, partial(Supervised, text.draw_reviews, TextRNN)
+    ),
     Configuration(
         "spk_cnn", "id", "spoken_yes_no", _spk_cnn, partial(Supervised, speech.draw_recordings, SpeechCNN)
     ),
-    Configuration("spk_rnn", "id", "spoken_yes_no", _spk_rnn, partial(Supervised, speech.draw_words, SpeechRNN)),
-    Configuration("vit_fmnist", "vit", "fashion_mnist", _vit_fmnist, partial(Supervised, image.draw_images, ViT)),
+    Configuration(
+        "spk_rnn", "id", "spoken_yes_no", _spk_rnn, partial(Supervised, speech.draw_words, SpeechRNN)
+    ),
+    Configuration(
+        "vit_fmnist", "vit", "fashion_mnist", _vit_fmnist, partial(Supervised, image.draw_images, ViT)
+    ),
     Configuration("rl_cartpole_ppo", "rl", None, _rl_cartpole_ppo, CartPolePPO),
     Configuration(
         "rl_atari_value",

@@ -74,7 +74,7 @@ def wandb_scalars(path: Path) -> Scalars:
     Raises:
         UserError: not a run's file, or damaged before its end.
     """
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
 
     scalars: Scalars = {}
     for number, data in enumerate(_wandb_records(path)):
@@ -101,7 +101,9 @@ def _wandb_records(path: Path) -> Iterator[bytes]:
         raise UserError(f"import: {path} is not the file of a W&B offline run; leave it out")
     place, number, pieces = len(WANDB_HEADER), 0, b""
     while place + RECORD_HEADER <= len(content):
-        if WANDB_BLOCK - place % WANDB_BLOCK < RECORD_HEADER:  # too little room: the rest of the block is padding
+        if (
+            WANDB_BLOCK - place % WANDB_BLOCK < RECORD_HEADER
+        ):  # too little room: the rest of the block is padding
             place += WANDB_BLOCK - place % WANDB_BLOCK
             continue
         checksum, length, kind = struct.unpack_from("<IHB", content, place)

@@ -68,7 +68,7 @@ def generate_bank(
     Args:
         config: which curves, how long, and how the work is cut into Ray tasks.
         seed: the run's seed.
-        directory: where `bank.parquet`, `manifest.json` (which alone holds timings) and the finished trainings go.
+        directory: where `bank.parquet`, `manifest.json` (which has the timings) and finished trainings go.
         progress: is told accepted curves, wanted curves, and the configuration.
 
     Raises:
@@ -153,23 +153,26 @@ def _train_all(
     data_folder = config.data_folder.absolute()
     wanted = sum(series.wanted for series in all_series)
     running: dict[ray.ObjectRef, tuple[Series, list[int]]] = {}
+
+    def room() -> int:
+        num_cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        return TASKS_PER_CPU * num_cpus - len(running)
+
     try:
         while True:
-            window = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
             for series in all_series:
-                for numbers in _start(series, config, seed, finished, lambda: window - len(running)):
+                for numbers in _start(series, config, seed, finished, room):
                     batch = [make_candidate(series.configuration, n, config, seed) for n in numbers]
                     running[work.remote(batch, data_folder)] = (series, numbers)
             accepted = sum(series.num_accepted for series in all_series)
             progress(accepted, wanted, next(iter(running.values()))[0].configuration if running else "")
             if not running:
                 return
-            done, _ = ray.wait(list(running), num_returns=1)
-            for reference in done:
-                series, numbers = running.pop(reference)
-                for number, part in zip(numbers, _result(reference, series), strict=True):
-                    series.parts[number] = part
-                    finished.add(part)
+            reference = ray.wait(list(running))[0][0]
+            series, numbers = running.pop(reference)
+            for number, part in zip(numbers, _result(reference, series), strict=True):
+                series.parts[number] = part
+                finished.add(part)
     finally:
         for reference in running:
             ray.cancel(reference)

@@ -47,7 +47,9 @@ class OutsideCurve:
             try:
                 values.append(float(text))
             except (TypeError, ValueError) as error:
-                raise UserError(f"import: {place}: {label} {text!r} is not a number; mend or drop it") from error
+                raise UserError(
+                    f"import: {place}: {label} {text!r} is not a number; mend or drop it"
+                ) from error
             if not math.isfinite(values[-1]) or (label == "loss" and values[-1] < 0):
                 raise UserError(
                     f"import: {place}: {label} {text!r} of curve {self.name!r} is negative or not finite;"
@@ -85,7 +87,9 @@ def import_curves(
         raise UserError(f"import: {path} holds no curve")
     for curve in curves:
         if len(curve.steps) < 2:
-            raise UserError(f"import: {path}: curve {curve.name!r} has {len(curve.steps)} point; two are needed")
+            raise UserError(
+                f"import: {path}: curve {curve.name!r} has {len(curve.steps)} point; two are needed"
+            )
     raw_CL = np.array([resample(curve, length_points) for curve in curves], np.float32)
     ema_CL = smooth(raw_CL)
     rows, num_accepted = [], 0
@@ -133,7 +137,9 @@ def _read(path: Path, scalar: str | None) -> Iterable[OutsideCurve]:
     if path.is_dir():
         wandb_files = sorted(path.rglob("*.wandb"))
         if wandb_files:
-            return _logged({str(p.parent.relative_to(path)): [wandb_scalars(p)] for p in wandb_files}, path, scalar)
+            return _logged(
+                {str(p.parent.relative_to(path)): [wandb_scalars(p)] for p in wandb_files}, path, scalar
+            )
         folders: dict[str, list[Scalars]] = {}
         for event_file in sorted(path.rglob("*tfevents*")):
             name = str(event_file.parent.relative_to(path))
@@ -142,7 +148,7 @@ def _read(path: Path, scalar: str | None) -> Iterable[OutsideCurve]:
             raise UserError(f"import: {path} holds neither TensorBoard event files nor W&B offline runs")
         return _logged(folders, path, scalar)
     if not path.is_file():
-        raise UserError(f"import: {path} is missing")
+        raise UserError(f"import: {path} is missing; give a file, or a folder of logs")
     readers = {".csv": _csv_rows, ".parquet": _parquet_rows}
     if path.suffix in readers:
         return _from_rows(readers[path.suffix](path))
@@ -165,10 +171,15 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Any, Any, Any]]:
             _check_columns(path, reader.fieldnames or [])
             for row in reader:
                 if None in row or None in row.values():
-                    raise UserError(f"import: {path}, line {reader.line_num}: wrong number of fields; mend the line")
-                yield (f"{path}, line {reader.line_num}", *(row[column] for column in COLUMNS))
+                    raise UserError(
+                        f"import: {path}, line {reader.line_num}: wrong number of fields; mend the line"
+                    )
+                curve, step, loss = (row[column] for column in COLUMNS)
+                yield f"{path}, line {reader.line_num}", curve, step, loss
         except (csv.Error, UnicodeDecodeError) as error:
-            raise UserError(f"import: {path}, line {reader.line_num}: not CSV ({error}); mend the file") from error
+            raise UserError(
+                f"import: {path}, line {reader.line_num}: not CSV ({error}); mend the file"
+            ) from error
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -215,13 +226,17 @@ def _taskset(path: Path) -> Iterator[OutsideCurve]:
         step_S = np.array(content["xs"], np.float64)
         losses = np.array(content["ys"], np.float64)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"import: {path} needs numbers under 'xs' (S) and 'ys' (C, [R,] S[, 4]) ({error})") from error
+        raise UserError(
+            f"import: {path} needs numbers under 'xs' (S) and 'ys' (C, [R,] S[, 4]) ({error})"
+        ) from error
     if losses.ndim == 4:  # training, then three kinds of validation and test losses
         losses = losses[..., 0]
     if losses.ndim == 2:
         losses = losses[:, None]
     if step_S.ndim != 1 or losses.ndim != 3 or losses.shape[2] != len(step_S):
-        raise UserError(f"import: {path}: 'ys' has shape {losses.shape}, which does not end in 'xs' {step_S.shape}")
+        raise UserError(
+            f"import: {path}: 'ys' has shape {losses.shape}, which does not end in 'xs' {step_S.shape}"
+        )
     for number, replicas in enumerate(losses):
         for replica, loss_S in enumerate(replicas):
             curve = OutsideCurve(f"{number:04d}-{replica}")

@@ -48,7 +48,9 @@ class MemoryDQN:
         value_BA = self.model(self.frame[rows])
         with torch.no_grad():
             next_value_BA = self.target(self.next_frame[rows])
-            chooser_BA = self.model(self.next_frame[rows]) if self.hyperparameters["double"] else next_value_BA
+            chooser_BA = (
+                self.model(self.next_frame[rows]) if self.hyperparameters["double"] else next_value_BA
+            )
             best_B = next_value_BA.gather(1, chooser_BA.argmax(1, keepdim=True)).squeeze(1)
             goal_B = self.reward_N[rows] + self.next_weight_N[rows] * best_B
         loss = functional.smooth_l1_loss(value_BA.gather(1, self.action_N1[rows]).squeeze(1), goal_B)

@@ -25,7 +25,12 @@ NOWHERE = Path("nowhere")
 
 
 def drawn_images(examples: int, classes: int, label_noise: float) -> tuple[torch.Tensor, torch.Tensor]:
-    hyperparameters = {"examples": examples, "classes": classes, "label_noise": label_noise, "augmentation": "none"}
+    hyperparameters = {
+        "examples": examples,
+        "classes": classes,
+        "label_noise": label_noise,
+        "augmentation": "none",
+    }
     drawn = image.draw_images(hyperparameters, np.random.default_rng(1), NOWHERE)
     assert drawn.num_outputs == classes and drawn.input_shape == drawn.inputs.shape[1:]
     return drawn.inputs, drawn.labels
@@ -93,7 +98,13 @@ def test_reviews() -> None:
 
 
 def test_drawn_reviews() -> None:
-    hyperparameters = {"examples": 400, "vocabulary": 500, "words": 48, "label_noise": 0.0, "word_dropout": 0.0}
+    hyperparameters = {
+        "examples": 400,
+        "vocabulary": 500,
+        "words": 48,
+        "label_noise": 0.0,
+        "word_dropout": 0.0,
+    }
     drawn = text.draw_reviews(hyperparameters, np.random.default_rng(0), NOWHERE)
     words_NL, labels_N = drawn.inputs, drawn.labels
     assert words_NL.shape == (400, 48) and int(words_NL.max()) < 500
@@ -112,7 +123,9 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     state = state_of_data(tmp_path)
     assert list(state) == list(MISSING)
     assert {state[name] for name in SHIPPED} == {"found"}
-    assert state["cifar10"].startswith(f"missing: {tmp_path}/cifar-10-batches-py/data_batch_1 is missing; unpack")
+    assert state["cifar10"].startswith(
+        f"missing: {tmp_path}/cifar-10-batches-py/data_batch_1 is missing; unpack"
+    )
     assert state["imdb"].startswith(f"missing: {tmp_path}/aclImdb/train/neg holds no review; unpack")
     assert state["yesno"].startswith(f"missing: {tmp_path}/waves_yesno holds no wave file; unpack")
     for module in (image, speech, atari):
@@ -134,7 +147,9 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_log_mel_hears_the_right_band() -> None:
     second = np.arange(speech.RATE_HZ) / speech.RATE_HZ
-    loudest = [int(speech.log_mel(np.sin(2 * np.pi * hz * second))[5:-5].mean(0).argmax()) for hz in (150, 900, 3500)]
+    loudest = [
+        int(speech.log_mel(np.sin(2 * np.pi * hz * second))[5:-5].mean(0).argmax()) for hz in (150, 900, 3500)
+    ]
     assert loudest == sorted(set(loudest)) and loudest[0] <= 2 and loudest[2] >= 17
     assert speech.log_mel(np.zeros(speech.RATE_HZ)).shape == (51, speech.MEL_BANDS), "a frame is 20 ms"
 
@@ -180,7 +195,9 @@ def test_atari_memory(game: str) -> None:
     assert play.frame.shape == (atari.FRAMES_PER_GAME, 128)
     assert np.isfinite(play.frame).all() and play.reward_N.std() == pytest.approx(1, rel=1e-4)
     assert play.action_N.max() == play.num_actions - 1
-    values = atari.draw_memory_values({"game": game, "examples": 900, "discount": 0.95}, np.random.default_rng(0), NOWHERE)
+    values = atari.draw_memory_values(
+        {"game": game, "examples": 900, "discount": 0.95}, np.random.default_rng(0), NOWHERE
+    )
     assert values.labels.shape == (900, 1) and float(values.labels.std()) == pytest.approx(1, rel=0.2)
 
 
@@ -190,7 +207,9 @@ def test_shipped_atari_memory_is_what_the_machine_plays() -> None:
         number = atari.GAMES.index("boxing")
         assert np.array_equal(arrays["memory"][number], memory)
         assert np.array_equal(arrays["actions"][number], actions)
-        assert np.array_equal(arrays["rewards"][number], rewards) and np.array_equal(arrays["ended"][number], ended)
+        assert np.array_equal(arrays["rewards"][number], rewards) and np.array_equal(
+            arrays["ended"][number], ended
+        )
         assert arrays["num_actions"][number] == num_actions
 
 

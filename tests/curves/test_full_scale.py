@@ -19,7 +19,15 @@ from mara_ray.seeding import generator
 from tests.full_sets import write_cifar, write_imdb, write_yesno
 
 # As drawn, but small enough for a test.
-SMALL = {"examples": 100, "batch_size": 8, "width": 8, "depth": 1, "words": 64, "label_noise": 0.0, "warmup_batches": 0}
+SMALL = {
+    "examples": 100,
+    "batch_size": 8,
+    "width": 8,
+    "depth": 1,
+    "words": 64,
+    "label_noise": 0.0,
+    "warmup_batches": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +57,10 @@ def test_they_are_the_papers_eight_and_two() -> None:
         "yesno_transformer",
         "yesno_lstm",
     ]
-    assert [(entry.name, entry.set) for entry in FULL_SCALE[8:]] == [("vit_cifar", "vit"), ("rl_atari_screen", "rl")]
+    assert [(entry.name, entry.set) for entry in FULL_SCALE[8:]] == [
+        ("vit_cifar", "vit"),
+        ("rl_atari_screen", "rl"),
+    ]
 
 
 @pytest.mark.parametrize("entry", FULL_SCALE, ids=lambda entry: entry.name)
@@ -70,7 +81,8 @@ def test_end_to_end_and_bitwise_resumable(entry, data_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "learning_rate"), [("cifar_cnn", 0.005), ("imdb_mlp", 0.01), ("imdb_gru", 0.02), ("yesno_lstm", 0.02)]
+    ("name", "learning_rate"),
+    [("cifar_cnn", 0.005), ("imdb_mlp", 0.01), ("imdb_gru", 0.02), ("yesno_lstm", 0.02)],
 )
 def test_it_learns_from_the_files(name: str, learning_rate: float, data_folder: Path) -> None:
     easy = {"optimiser": "adam", "learning_rate": learning_rate, "schedule": "constant", "feature_noise": 0.0}
@@ -105,8 +117,12 @@ class Exploit:
         return (print, ("a pickle that runs code",))
 
 
-@pytest.mark.parametrize("content", [b"", b"not a pickle", pickle.dumps({b"data": 3}), pickle.dumps(Exploit())])
-def test_damaged_or_hostile_images(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"not a pickle", pickle.dumps({b"data": 3}), pickle.dumps(Exploit())]
+)
+def test_damaged_or_hostile_images(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_cifar(tmp_path, 2)
     (tmp_path / "cifar-10-batches-py" / "data_batch_3").write_bytes(content)
     with pytest.raises(UserError, match=r"data_batch_3 is damaged .*; unpack it again from"):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mara_ray.curves.catalog import CONFIGURATIONS
-from mara_ray.curves.embedded import EMBEDDED
 from mara_ray.curves.datasets.atari import Play
+from mara_ray.curves.embedded import EMBEDDED
 from mara_ray.curves.temporal_difference import n_step_rewards
 from mara_ray.curves.training import LearningTask, learning_rate_share, make_task
 from mara_ray.errors import UserError
@@ -138,7 +138,9 @@ def test_learning_rate_schedules() -> None:
 
 
 def test_unknown_configuration() -> None:
-    with pytest.raises(UserError, match=r"curves\.configurations: 'img_mpl' is unknown; the nearest is 'img_mlp'"):
+    with pytest.raises(
+        UserError, match=r"curves\.configurations: 'img_mpl' is unknown; the nearest is 'img_mlp'"
+    ):
         make_task("img_mpl", {}, 0, 1)
 
 
@@ -182,5 +184,7 @@ def test_target_network_follows_by_polyak_averaging() -> None:
     before = [weight.clone() for weight in task.problem.target.parameters()]
     task.batches_per_point = 1
     task.run_block()
-    for old, slow, fast in zip(before, task.problem.target.parameters(), task.problem.model.parameters(), strict=True):
+    for old, slow, fast in zip(
+        before, task.problem.target.parameters(), task.problem.model.parameters(), strict=True
+    ):
         assert torch.allclose(slow, 0.75 * old + 0.25 * fast)

@@ -83,15 +83,17 @@ def test_bank_holds_what_was_asked_for(made: Path) -> None:
     assert {str(s) for s in bank.split[bank.set == "id"]} == {"train", "test", "validation"}
     assert {str(s) for s in bank.split[bank.set != "id"]} == {"test"}
     assert not bank.accepted.all(), "those that did not learn are kept"
-    learned = [candidates.has_learned(raw_L) for raw_L in bank.raw_CL]
-    assert learned == bank.accepted.tolist()
+    assert [candidates.status_of(raw_L) for raw_L in bank.raw_CL] == bank.status.tolist()
+    assert (bank.accepted == (bank.status == "ok")).all()
 
 
 def test_manifest_accounts_for_the_work(made: Path) -> None:
     manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["bank_hash"] == CurveBank.read(made / "bank.parquet").content_hash
     assert manifest["configurations"]["img_mlp"]["accepted"] == 5
-    assert manifest["configurations"]["img_mlp"]["cpu_s_per_curve"] > 0
+    assert manifest["configurations"]["img_mlp"]["cpu_s_per_accepted_curve"] > 0
+    assert set(manifest["versions"]) == {"mara_ray", "python", "torch", "numpy", "ray"}
+    assert sum(manifest["trained_on"].values()) == manifest["curves"]
 
 
 def test_a_curve_can_be_made_again_from_its_row(made: Path) -> None:
@@ -101,17 +103,18 @@ def test_a_curve_can_be_made_again_from_its_row(made: Path) -> None:
         candidate = candidates.make_candidate(name, 0, CONFIG, SEED)
         assert candidate.seed == bank.seed[row]
         assert candidate.hyperparameters == bank.hyperparameters_of(row)
-        assert candidates.train_candidate(candidate, "cpu")["raw"] == bank.raw_CL[row].tolist()
+        assert candidates.train_candidate(candidate, "cpu", Path("data"))["raw"] == bank.raw_CL[row].tolist()
 
 
 @pytest.mark.slow
 def test_killed_driver_and_one_worker_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
     assert run_with_one_worker(tmp_path, dies_at=2) == -signal.SIGKILL
-    kept = {part: part.stat().st_mtime_ns for part in (tmp_path / "parts").glob("*.json")}
-    assert len(kept) >= 2 and not (tmp_path / "bank.parquet").exists()
+    kept = len(list((tmp_path / "parts").glob("*.json")))
+    assert kept >= 2 and not (tmp_path / "bank.parquet").exists()
     assert run_with_one_worker(tmp_path, dies_at=99) == 0
     assert (tmp_path / "bank.parquet").read_bytes() == (made / "bank.parquet").read_bytes()
-    assert kept == {part: part.stat().st_mtime_ns for part in kept}, "nothing was trained twice"
+    before, after = json.loads((tmp_path / "manifest.json").read_text())["trained_on"].values()
+    assert kept in (before, after), "nothing was trained twice"
 
 
 def test_killed_worker_is_replaced(made: Path, tmp_path: Path) -> None:
@@ -145,32 +148,13 @@ def test_users_fault_in_a_worker_is_told_as_one() -> None:
         generate._result(without_data.remote(), generate.Series("txt_bow", 1))
 
 
-def test_damaged_parts_are_trained_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_made_again(made: Path) -> None:
     expected = (made / "bank.parquet").read_bytes()
-    parts = sorted((made / "parts").iterdir())
-    whole = {part: part.read_bytes() for part in parts}
-    parts[0].write_bytes(whole[parts[0]][:1000])
-    parts[1].write_bytes(b"")
-    parts[2].write_bytes(whole[parts[2]].replace(b"0.", b"1.", 1))
-    parts[3].write_bytes(b"\xff\xfe\x00")
-    parts[4].unlink()
-    untouched = [part.stat().st_mtime_ns for part in parts[5:]]
+    (compacted,) = (made / "finished").iterdir()
+    compacted.write_bytes(compacted.read_bytes()[:-300])
     (made / "bank.parquet").write_bytes(expected[:500])
     generate.generate_bank(CONFIG, SEED, made, silent)
     assert (made / "bank.parquet").read_bytes() == expected
-    assert [part.stat().st_mtime_ns for part in parts[5:]] == untouched
-    same_curves = [json.loads(p.read_bytes())["part"]["raw"] for p in parts]
-    assert same_curves == [json.loads(whole[p])["part"]["raw"] for p in parts]
-
-
-def test_parts_of_other_settings_are_not_used(made: Path) -> None:
-    parts = {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
-    longer = CONFIG.model_copy(update={"configurations": {"img_mlp": 1}, "length_points": 44})
-    path = made / "parts" / "img_mlp-00000.json"
-    candidate = candidates.make_candidate("img_mlp", 0, longer, SEED)
-    assert candidates.read_part(path, candidate) is None
-    assert candidates.read_part(path, candidates.make_candidate("img_mlp", 0, CONFIG, SEED)) is not None
-    assert parts == {part: part.stat().st_mtime_ns for part in (made / "parts").iterdir()}
 
 
 def test_more_curves_later_keep_the_first_ones(made: Path, tmp_path: Path) -> None:
@@ -201,16 +185,42 @@ def test_too_few_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_training_that_diverges_is_kept_but_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.9, 0.4, np.inf, 0.1])
     monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
-    part = candidates.train_candidate(candidates.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu")
+    candidate = candidates.make_candidate("img_mlp", 0, CONFIG, SEED)
+    part = candidates.train_candidate(candidate, "cpu", Path("data"))
     assert part["status"] == "diverged"
     highest = max(part["raw"][0], np.float32(0.9))
     assert part["raw"][1:] == [np.float32(0.9), np.float32(0.4)] + [highest] * 37
 
 
+def test_what_becomes_of_a_training() -> None:
+    falling = np.linspace(1.0, 0.5, 40)
+    assert candidates.status_of(falling) == "ok"
+    assert candidates.status_of(np.full(40, 0.7)) == "flat"
+    assert candidates.status_of(falling[::-1]) == "diverged"
+
+
+def test_a_loss_that_is_no_number_is_recorded_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([0.9, np.nan])
+    monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
+    part = candidates.train_candidate(
+        candidates.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu", Path("data")
+    )
+    assert part["status"] == "nan" and np.isfinite(part["raw"]).all()
+
+
 def test_unknown_configuration(tmp_path: Path) -> None:
     config = CurvesConfig(configurations={"img_mpl": 2})
-    with pytest.raises(UserError, match=r"'img_mpl' is unknown; use some of img_mlp"):
+    with pytest.raises(UserError, match=r"'img_mpl' is unknown; the nearest is 'img_mlp'"):
         generate.generate_bank(config, SEED, tmp_path, silent)
+
+
+def test_missing_data_are_told_before_anything_is_trained(tmp_path: Path) -> None:
+    config = CurvesConfig(configurations={"img_mlp": 2, "imdb_gru": 2}, data_folder=tmp_path)
+    with pytest.raises(
+        UserError, match=r"configurations\.imdb_gru: .*train/neg holds no review; unpack .*in "
+    ):
+        generate.generate_bank(config, SEED, tmp_path, silent)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_gpu_where_one_is_asked_for(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def start(world: Path, directory: Path) -> subprocess.Popen:
     )
 
 
-def finish(world: Path, directory: Path) -> dict[str, bytes]:
-    _, errors = (process := start(world, directory)).communicate(timeout=240)
+def finish(process: subprocess.Popen, directory: Path) -> dict[str, bytes]:
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return {name: (directory / name).read_bytes() for name in OUTPUTS}
 
@@ -40,9 +40,10 @@ def kill_after_update(number: int, world: Path, directory: Path) -> None:
 
 def test_a_killed_training_resumes_to_the_same_bits(tmp_path):
     write_toy_world(tmp_path, toy_config())
-    unbroken = finish(tmp_path, tmp_path / "unbroken")
+    undisturbed = start(tmp_path, tmp_path / "unbroken")
     killed = tmp_path / "killed"
     kill_after_update(3, tmp_path, killed)  # after the checkpoint of update 2, and with a line too many
     assert [path.name for path in (killed / "checkpoints").iterdir()] == ["000002"]
     assert (killed / "metrics.jsonl").read_text().count("\n") == 4
-    assert finish(tmp_path, killed) == unbroken
+    resumed = finish(start(tmp_path, killed), killed)
+    assert resumed == finish(undisturbed, tmp_path / "unbroken")

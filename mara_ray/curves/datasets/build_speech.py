@@ -18,7 +18,14 @@ import numpy as np
 from scipy import signal
 
 from mara_ray.curves.datasets.build_fashion_mnist import write_npz
-from mara_ray.curves.datasets.speech import ARCHIVE, HOP_SAMPLES, RATE_HZ, WORD_FRAMES, WORDS_PER_RECORDING, log_mel
+from mara_ray.curves.datasets.speech import (
+    ARCHIVE,
+    HOP_SAMPLES,
+    RATE_HZ,
+    WORD_FRAMES,
+    WORDS_PER_RECORDING,
+    log_mel,
+)
 
 NUM_RECORDINGS = 200
 WORDS = ("לא", "כן")  # no, yes
@@ -52,7 +59,11 @@ def load_speaker() -> Speaker:
         assert receive is not None  # the engine holds no reference of its own
         if engine.espeak_SetVoiceByName(voice.encode()) != 0:
             raise ValueError(f"espeak-ng has no voice {voice!r}")
-        for parameter, value in ((rate_parameter, rate), (pitch_parameter, pitch), (range_parameter, pitch_range)):
+        for parameter, value in (
+            (rate_parameter, rate),
+            (pitch_parameter, pitch),
+            (range_parameter, pitch_range),
+        ):
             engine.espeak_SetParameter(parameter, value, 0)
         chunks.clear()
         text = word.encode()
@@ -68,7 +79,11 @@ def record(speak: Speaker, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     """One recording: samples in -1..1, labels (8,), and the sample at which each word begins (8,)."""
     labels_W = rng.integers(2, size=WORDS_PER_RECORDING)
     voice = VOICES[rng.integers(len(VOICES))]
-    rate, pitch, pitch_range = int(rng.integers(130, 221)), int(rng.integers(20, 81)), int(rng.integers(30, 71))
+    rate, pitch, pitch_range = (
+        int(rng.integers(130, 221)),
+        int(rng.integers(20, 81)),
+        int(rng.integers(30, 71)),
+    )
     pieces, start_W, length = [], [], 0
     for label in labels_W:
         pause = np.zeros(int(rng.uniform(0.05, 0.2) * RATE_HZ))
@@ -89,7 +104,7 @@ def _trimmed(samples: np.ndarray) -> np.ndarray:
 
 
 def build(archive: Path) -> None:
-    """Write `archive` (.npz with `levels` uint8 (N, F, 20), `labels` uint8 (N, 8), `starts` uint16 (N, 8))."""
+    """Write `archive`: `levels` uint8 (N, F, 20), `labels` uint8 (N, 8) and `starts` uint16 (N, 8)."""
     speak, rng = load_speaker(), np.random.default_rng(SEED)
     features, labels_NW, start_NW = [], [], []
     for _ in range(NUM_RECORDINGS):

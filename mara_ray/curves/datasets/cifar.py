@@ -61,7 +61,7 @@ def missing(folder: Path) -> str | None:
     """What to do about missing data, if they are."""
     for name in FILES:
         if not (folder / FOLDER / name).is_file():
-            return f"{folder / FOLDER / name} is missing; unpack CIFAR-10 (Python version, {ADDRESS}) in {folder}"
+            return f"{folder / FOLDER / name} is missing; unpack CIFAR-10 for Python ({ADDRESS}) in {folder}"
     return None
 
 

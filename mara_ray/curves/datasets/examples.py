@@ -1,4 +1,4 @@
-"""What a supervised learning task is given: examples, and how a mini-batch of them is disturbed and scored."""
+"""What a supervised learning task is given: examples, and how mini-batches are disturbed and scored."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ def load_reviews(folder: Path) -> tuple[np.ndarray, np.ndarray]:
             try:
                 reviews.append(split_words(path.read_text(encoding="utf-8"), MAX_WORDS))
             except (OSError, UnicodeDecodeError) as error:
-                raise UserError(f"text: {path} is damaged ({error}); unpack it again from {ADDRESS}") from error
+                raise UserError(
+                    f"text: {path} is damaged ({error}); unpack it again from {ADDRESS}"
+                ) from error
             labels.append(label)
     return number_words(reviews, MAX_WORDS, MAX_VOCABULARY), np.array(labels, np.int64)
 

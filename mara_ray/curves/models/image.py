@@ -73,10 +73,11 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    """A residual network without the first pooling, as is usual for images of 32x32 and less (He et al. 2016).
+    """A residual network without the first pooling, as is usual for small images (He et al. 2016).
 
-    The first convolution has the stride `stride`. `stages` of the hyperparameters holds the residual blocks of each stage; stages after the first
-    halve the sides and double the channels. [2, 2, 2, 2] is ResNet-18 and [3, 4, 6, 3] ResNet-34 at width 64.
+    `stride` of the hyperparameters is that of the first convolution, and `stages` holds the residual blocks
+    of each stage; stages after the first halve the sides and double the channels. At width 64, [2, 2, 2, 2]
+    is ResNet-18 and [3, 4, 6, 3] ResNet-34.
     """
 
     def __init__(

@@ -5,6 +5,7 @@ Axis letters: B sequences of a mini-batch, L steps, D features, H hidden units, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ class SmallGRU(nn.GRU):
 
     def forward(self, inputs_BLD: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
         """Outputs (B, L, H), from a hidden state of zeros."""
-        inputs_LBG = nn.functional.linear(inputs_BLD.transpose(0, 1), self.weight_ih_l0, self.bias_ih_l0)
-        return _GRUSteps.apply(inputs_LBG, self.weight_hh_l0, self.bias_hh_l0).transpose(0, 1), None
+        (input_weight, weight, input_bias, bias), *_ = self.all_weights
+        inputs_LBG = nn.functional.linear(inputs_BLD.transpose(0, 1), input_weight, input_bias)
+        return _GRUSteps.apply(inputs_LBG, weight, bias).transpose(0, 1), None
 
 
 class _GRUSteps(torch.autograd.Function):
@@ -75,4 +77,9 @@ class _GRUSteps(torch.autograd.Function):
         return tuple(map(torch.from_numpy, (input_grad, weight_grad, gate_grad.sum((0, 1)))))
 
 
-RECURRENT: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM, "small gru": SmallGRU}
+RECURRENT: dict[str, Callable[..., nn.Module]] = {
+    "rnn": nn.RNN,
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+    "small gru": SmallGRU,
+}

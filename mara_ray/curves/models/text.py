@@ -23,7 +23,9 @@ class BagOfWords(nn.Module):
         super().__init__()
         width = hyperparameters["width"]
         self.embedding = nn.Embedding(hyperparameters["vocabulary"], width)
-        hidden = [layer for _ in range(hyperparameters["depth"]) for layer in (nn.Linear(width, width), nn.ReLU())]
+        hidden = [
+            layer for _ in range(hyperparameters["depth"]) for layer in (nn.Linear(width, width), nn.ReLU())
+        ]
         self.head = nn.Sequential(
             *hidden, nn.Dropout(hyperparameters["dropout"]), nn.Linear(width, num_outputs)
         )
