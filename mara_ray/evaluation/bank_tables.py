@@ -13,6 +13,7 @@ from mara_ray.curves.bank import CurveBank, first_crossing
 from mara_ray.evaluation.tables import label
 
 QUANTILES = (0.1, 0.5, 0.9)
+SHOWN = (("share_left", 100, 0), ("half_done_points", 1, 0), ("noise", 100, 0))
 
 
 def bank_counts(bank: CurveBank) -> dict[str, dict[str, Any]]:
@@ -52,18 +53,18 @@ def bank_counts(bank: CurveBank) -> dict[str, dict[str, Any]]:
 def bank_table(counts: Mapping[str, Mapping[str, Any]]) -> Table:
     """The counts for a terminal."""
     table = Table(
-        title="Loss curves by configuration (quantiles 10 / 50 / 90 % over accepted ones)",
+        title="Loss curves by configuration (10/50/90 % quantiles of accepted ones)",
         box=box.SIMPLE_HEAD,
     )
     for head in ("configuration", "set"):
-        table.add_column(head)
-    for head in ("accepted", "others", "first loss", "share left", "half done at", "noise"):
-        table.add_column(head, justify="right")
+        table.add_column(head, no_wrap=True)
+    for head in ("accepted", "others", "% left", "half at", "% noise"):
+        table.add_column(head, justify="right", no_wrap=True)
     for name, entry in counts.items():
         others = " ".join(f"{n} {status}" for status, n in entry["status"].items() if status != "ok")
         quantiles = [
-            " / ".join(f"{q:.{digits}f}" for q in entry["quantiles"].get(key, []))
-            for key, digits in (("first_loss", 2), ("share_left", 2), ("half_done_points", 0), ("noise", 2))
+            "/".join(f"{scale * q:.{digits}f}" for q in entry["quantiles"].get(key, []))
+            for key, scale, digits in SHOWN
         ]
         table.add_row(name, label(entry["set"]), str(entry["accepted"]), others, *quantiles)
     return table

@@ -85,8 +85,8 @@ def to_png(figure: Figure) -> bytes:
 
 
 def small_multiples(num_panels: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A grid of up to three panels a row; unused places are blank."""
-    columns = min(3, num_panels)
+    """A grid of up to three panels a row, or four if there are many; unused places are blank."""
+    columns = min(3 if num_panels <= 9 else 4, num_panels)
     rows = -(-num_panels // columns)
     figure, grid = plt.subplots(
         rows, columns, figsize=(7.2, height * rows), squeeze=False, layout="constrained"
