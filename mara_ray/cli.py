@@ -23,6 +23,7 @@ app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")
 
+PRETRAINED = Path(__file__).parent / "pretrained"
 Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
 Overrides = Annotated[
     list[str],
@@ -130,6 +131,52 @@ def predictor_evaluate(
     from mara_ray.evaluation.tables import predictor_table
 
     Console().print(predictor_table(evaluation))
+
+
+@predictor_app.command("forecast")
+def predictor_forecast(
+    source: Annotated[Path, typer.Argument(help="A .csv, .parquet or .json file, or a folder of logs.")],
+    target: Annotated[float, typer.Option(help="The loss to reach.")],
+    horizon: Annotated[float | None, typer.Option(help="Steps to look ahead; as many as were seen.")] = None,
+    curve: Annotated[str | None, typer.Option(help="Name of the curve, if there are several.")] = None,
+    scalar: Annotated[str | None, typer.Option(help="Name of the logged loss, if there are several.")] = None,
+    predictor: Annotated[Path, typer.Option(help="A trained predictor's folder.")] = PRETRAINED / "predictor",
+    plot: Annotated[Path, typer.Option(help="The picture to write.")] = Path("forecast.png"),
+    as_json: Json = False,
+) -> None:
+    """Say when a training from elsewhere will meet a target loss, and draw its expected future."""
+    from mara_ray.curves.importers import read_curves
+    from mara_ray.evaluation.curve_plots import Fan, outside_fan
+    from mara_ray.predictor.flow import FlowPredictor
+    from mara_ray.predictor.outside import forecast_outside
+
+    curves = {found.name: found for found in read_curves(source, scalar)}
+    name = curve or next(iter(curves))
+    if name not in curves or (curve is None and len(curves) > 1):
+        raise UserError(f"--curve: {source} holds {', '.join(curves)}; choose one of them")
+    found = forecast_outside(FlowPredictor.load(predictor), curves[name], target, horizon)
+    fan = Fan(
+        name, found.ema_L, found.num_seen, found.means_NH, found.first_step, found.step_width, found.target
+    )
+    with written_whole(plot) as temporary:
+        temporary.write_bytes(outside_fan(fan))
+    samples = found.remaining_steps_N.tolist()
+    if as_json:
+        answer = {
+            "curve": name,
+            "remaining_steps": samples,
+            "horizon_steps": found.horizon_steps,
+            "probability_within_horizon": found.probability,
+            "plot": str(plot),
+        }
+        print(json.dumps(answer))
+        return
+    low, median, high = (samples[place] for place in (0, len(samples) // 2, -1))
+    print(
+        f"{name}: loss {target:g} in about {median:.4g} steps (samples {low:.4g} to {high:.4g}); within"
+        f" {found.horizon_steps:.4g} steps with probability {found.probability:.2f}"
+    )
+    print(f"picture: {plot}")
 
 
 @allocator_app.command("train")

@@ -82,14 +82,7 @@ def import_curves(
     Raises:
         UserError: the file, line or record that cannot be used, and what to do.
     """
-    curves = list(_read(path, scalar))
-    if not curves:
-        raise UserError(f"import: {path} holds no curve")
-    for curve in curves:
-        if len(curve.steps) < 2:
-            raise UserError(
-                f"import: {path}: curve {curve.name!r} has {len(curve.steps)} point; two are needed"
-            )
+    curves = read_curves(path, scalar)
     raw_CL = np.array([resample(curve, length_points) for curve in curves], np.float32)
     ema_CL = smooth(raw_CL)
     rows, num_accepted = [], 0
@@ -116,6 +109,19 @@ def import_curves(
     if lengths:
         said += f"; {len(lengths)} resampled from {min(lengths)}-{max(lengths)} points to {length_points}"
     return CurveBank.from_rows(rows, source=str(path)), said
+
+
+def read_curves(path: Path, scalar: str | None) -> list[OutsideCurve]:
+    """Read outside curves as they are; see `import_curves`."""
+    curves = list(_read(path, scalar))
+    if not curves:
+        raise UserError(f"import: {path} holds no curve")
+    for curve in curves:
+        if len(curve.steps) < 2:
+            raise UserError(
+                f"import: {path}: curve {curve.name!r} has {len(curve.steps)} point; two are needed"
+            )
+    return curves
 
 
 def resample(curve: OutsideCurve, length_points: int) -> np.ndarray:

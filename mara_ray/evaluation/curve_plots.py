@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
 from mara_ray.curves.bank import CurveBank
-from mara_ray.evaluation.plots import BLUE, STYLE, VERMILION, Picture, small_multiples, to_png
+from mara_ray.evaluation.plots import BLUE, GREEN, STYLE, VERMILION, Picture, small_multiples, to_png
 from mara_ray.evaluation.tables import label
 
 
@@ -29,12 +29,17 @@ class Fan:
         ema_L: the whole smoothed curve, the true future included.
         num_seen: points n the predictor saw.
         means_NH: sampled futures as mean losses of H bins that share the L - n remaining steps.
+        first_step, step_width: the step of point 0, and steps between points, on the axis of steps.
+        target: the loss to reach, if one is to be shown.
     """
 
     title: str
     ema_L: np.ndarray
     num_seen: int
     means_NH: np.ndarray
+    first_step: float = 0.0
+    step_width: float = 1.0
+    target: float | None = None
 
 
 def plain_log_scale(axes: Axes) -> None:
@@ -102,6 +107,24 @@ def forecast_fans(fans: Sequence[Fan]) -> Picture:
     return Picture("fans", "What the predictor expects", caption, alt, png)
 
 
+def outside_fan(fan: Fan) -> bytes:
+    """One forecast of a training from elsewhere, whose future nobody knows; a PNG."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+        _draw_fan(axes, fan)
+        axes.set_xlabel("step")
+        axes.set_ylabel("smoothed training loss (log)")
+        handles = [
+            Line2D([], [], color="black", lw=1.6, label="seen"),
+            Line2D([], [], color=BLUE, lw=1.2, label="median forecast"),
+            Patch(color=BLUE, alpha=0.35, label="50 % band"),
+            Patch(color=BLUE, alpha=0.15, label="90 % band"),
+            Line2D([], [], color=GREEN, lw=1.2, ls="--", label="target"),
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=5, columnspacing=1.2)
+        return to_png(figure)
+
+
 def _draw_fan(axes: Axes, fan: Fan) -> None:
     num_seen, length = fan.num_seen, len(fan.ema_L)
     num_bins = fan.means_NH.shape[1]
@@ -110,13 +133,16 @@ def _draw_fan(axes: Axes, fan: Fan) -> None:
     step_H = num_seen - 1 + np.concatenate([[0.0], (np.arange(num_bins) + 0.5) * width + 0.5])
     latest = np.full((len(fan.means_NH), 1), fan.ema_L[num_seen - 1])
     path_NH = np.concatenate([latest, fan.means_NH], axis=1)
+    step_H, past_L = (fan.first_step + fan.step_width * x for x in (step_H, np.arange(length)))
     low90, low50, median, high50, high90 = np.quantile(path_NH, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
     axes.fill_between(step_H, low90, high90, color=BLUE, alpha=0.15, lw=0)
     axes.fill_between(step_H, low50, high50, color=BLUE, alpha=0.35, lw=0)
     axes.plot(step_H, median, color=BLUE, lw=1.2)
-    axes.plot(np.arange(num_seen - 1, length), fan.ema_L[num_seen - 1 :], color=VERMILION, lw=1.2)
-    axes.plot(np.arange(num_seen), fan.ema_L[:num_seen], color="black", lw=1.6)
-    axes.axvline(num_seen - 1, color="#888888", lw=0.8, ls=":")
-    axes.set_xlim(0, length - 1)
+    axes.plot(past_L[num_seen - 1 :], fan.ema_L[num_seen - 1 :], color=VERMILION, lw=1.2)
+    axes.plot(past_L[:num_seen], fan.ema_L[:num_seen], color="black", lw=1.6)
+    axes.axvline(past_L[num_seen - 1], color="#888888", lw=0.8, ls=":")
+    if fan.target is not None:
+        axes.axhline(fan.target, color=GREEN, lw=1.2, ls="--")
+    axes.set_xlim(past_L[0], past_L[-1])
     plain_log_scale(axes)
     axes.set_title(fan.title, loc="left")

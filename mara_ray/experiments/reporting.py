@@ -14,6 +14,7 @@ from mara_ray.artifacts import hash_of, read_json, write_json
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.curve_plots import Fan, forecast_fans, sample_curves
 from mara_ray.evaluation.diagnostics import diagnose
+from mara_ray.evaluation.forecast_plots import error_by_prefix, reliability
 from mara_ray.evaluation.gantt import gantt
 from mara_ray.evaluation.plots import Picture, completion_bars, learning_curves
 from mara_ray.evaluation.report import Provenance, write_report
@@ -81,6 +82,8 @@ def _pictures(run: Run, summary: dict[str, Any]) -> list[Picture]:
     if picture := _episode(run, arena):
         pictures.append(picture)
     pictures += [sample_curves(arena.bank), forecast_fans(_fans(run, arena.bank))]
+    predictors = read_json(run.folder("forecasts") / "evaluation.json")
+    pictures += [error_by_prefix(predictors), reliability(predictors)]
     histories = {
         name: pd.read_json(path, lines=True) for name, path in policy_metrics(run).items() if path.is_file()
     }

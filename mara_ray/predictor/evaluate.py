@@ -1,98 +1,138 @@
-"""How good forecasts are: capped error, success classification, coverage and CRPS, on test curves.
+"""How good forecasts are, on test curves: by set, by configuration, and against the prefix's length.
 
-Axis letters: C curves, L points, G target levels, N samples, Q windows, R resamples.
-A case is a test curve, a prefix of at least the warm-up points, and a target that the prefix has not
-met. Its truth is the steps still needed, or the remaining cap L - n if the target is never met. The
-point forecast is the median over samples. Every number is a mean over the cases of a curve, then
-over curves, so that no curve counts for more because it is slow.
+Axis letters: C curves, G target levels, K measures, R resamples, E ranges of prefix lengths, P
+probability bins. Every number is a mean over the cases of a curve, then over curves, so that no curve
+counts for more because it is slow.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from mara_ray.curves.bank import CurveBank
 from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.predictor.scoring import MEASURES, PREFIX_EDGES, CurveScores, score_curve
 from mara_ray.seeding import generator
 
 SETS = ("id", "rl", "vit")
 BASELINE = "wls"
-WINDOW_SHARES = tuple(share / 8 for share in range(1, 8))  # of the remaining cap
+SLOW_SHARE = 0.25  # of a set's curves that fall least, told apart
 RESAMPLES = 2000
-MEASURES = ("capped_mae", "success_accuracy", "coverage_90", "crps")
 
 
 def evaluate_predictors(
-    tables: dict[str, ForecastTable], bank: CurveBank, points_needed_CG: np.ndarray, warmup: int
+    tables: dict[str, ForecastTable],
+    bank: CurveBank,
+    points_needed_CG: np.ndarray,
+    warmup: int,
+    every_points: int = 1,
 ) -> dict[str, Any]:
     """Compare predictors on the test curves of every set of the bank, and of their `mean`.
-
-    * capped_mae: |median - truth| in steps.
-    * success_accuracy: share of right answers to "done within w steps?", over windows w of 1/8..7/8 of
-      the remaining cap; the forecast says yes if its median is at most w.
-    * coverage_90: how often the truth lies between the 5 % and 95 % quantiles of the samples.
-    * crps: mean |sample - truth| - 1/2 mean |sample - sample'|, in steps.
 
     Args:
         tables: by predictor name; all of this bank, and one of them `wls`.
         bank: the curves.
         points_needed_CG: `first_crossing` of the targets the tables were built for.
         warmup: prefixes under so many points are left out.
+        every_points: take one prefix in so many.
 
     Returns:
         {"predictors": {name: {set: {measure: value}}}, "versus_wls": {name: {set:
-        {"mae_reduction_percent", "ci", "success_gain_points", "success_ci"}}}}; intervals are 95 %, by a
-        paired bootstrap over curves within each set.
+        {"mae_reduction_percent", "ci", "success_gain_points", "success_ci"}}}}, with 95 % intervals by a
+        paired bootstrap over curves within each set; and by name "configurations": {configuration:
+        {measure: value}}, "slow": {set: {measure: value}} of the quarter of curves that fall least, "prefix":
+        {set: {"from": [points], "capped_mae": [...]}} and "reliability": {set: {"forecast", "happened",
+        "cases"}} in bins of the forecast probability. `mara_ray.predictor.scoring` has the measures.
     """
     rows = {name: bank.rows(name, "test") for name in SETS}
     rows = {name: found for name, found in rows.items() if len(found)}
-    per_curve = {
+    num_seen_L = np.arange(warmup, bank.length_points, every_points)
+    all_scores = {
         name: {
-            set_name: np.array([_curve_measures(table, int(row), points_needed_CG, warmup) for row in found])
+            set_name: _stacked(
+                [
+                    score_curve(
+                        table.steps_CLGN[row, num_seen_L - 1],
+                        num_seen_L,
+                        points_needed_CG[row],
+                        bank.length_points,
+                        warmup,
+                    )
+                    for row in found
+                ]
+            )
             for set_name, found in rows.items()
         }
         for name, table in tables.items()
     }
-    predictors = {}
-    for name, sets in per_curve.items():
-        means = {set_name: np.nanmean(values_CK, axis=0) for set_name, values_CK in sets.items()}
-        means["mean"] = np.mean(list(means.values()), axis=0)
-        predictors[name] = {
-            s: dict(zip(MEASURES, map(float, mean), strict=True)) for s, mean in means.items()
-        }
-    versus = {
-        name: _versus(sets, per_curve[BASELINE]) for name, sets in per_curve.items() if name != BASELINE
+    drop_C = np.log(bank.ema_CL[:, 0] / bank.ema_CL.min(1))
+    baseline = {set_name: scores.measures_K for set_name, scores in all_scores[BASELINE].items()}
+    result: dict[str, Any] = {
+        key: {} for key in ("predictors", "versus_wls", "configurations", "slow", "prefix", "reliability")
     }
-    return {"predictors": predictors, "versus_wls": versus}
+    for name, sets in all_scores.items():
+        means = {set_name: np.nanmean(scores.measures_K, axis=0) for set_name, scores in sets.items()}
+        means["mean"] = np.mean(list(means.values()), axis=0)
+        result["predictors"][name] = {set_name: _named(mean) for set_name, mean in means.items()}
+        if name != BASELINE:
+            result["versus_wls"][name] = _versus(
+                {s: scores.measures_K for s, scores in sets.items()}, baseline
+            )
+        result["configurations"][name] = {
+            configuration: _named(np.nanmean(scores.measures_K[members], axis=0))
+            for set_name, scores in sets.items()
+            for configuration, members in _groups(bank.configuration[rows[set_name]])
+        }
+        result["slow"][name] = {
+            set_name: _named(np.nanmean(scores.measures_K[_least(drop_C[rows[set_name]])], axis=0))
+            for set_name, scores in sets.items()
+        }
+        result["prefix"][name] = {set_name: _by_prefix(scores) for set_name, scores in sets.items()}
+        result["reliability"][name] = {set_name: _reliability(scores) for set_name, scores in sets.items()}
+    return result
 
 
-def _curve_measures(table: ForecastTable, row: int, points_needed_CG: np.ndarray, warmup: int) -> list[float]:
-    """The four measures of one curve, each the mean over its cases (nan without any)."""
-    samples_LGN = table.steps_CLGN[row].astype(np.float64)
-    length = len(samples_LGN)
-    seen_L1 = np.arange(1, length + 1)[:, None]
-    cap_L1 = length - seen_L1
-    needed_LG = points_needed_CG[row] - seen_L1
-    case_LG = (needed_LG > 0) & (seen_L1 >= warmup) & (cap_L1 > 0)
-    truth_LG = np.minimum(needed_LG, cap_L1).astype(np.float64)
-    median_LG = np.median(samples_LGN, axis=2)
-    if not case_LG.any():
-        return [np.nan] * len(MEASURES)
+def _stacked(scores: list[CurveScores]) -> CurveScores:
+    """Scores of curves, on a first axis C."""
+    return CurveScores(*(np.array([getattr(s, field.name) for s in scores]) for field in fields(CurveScores)))
 
-    window_LQ = cap_L1 * np.array(WINDOW_SHARES)
-    right_LGQ = (median_LG[..., None] <= window_LQ[:, None]) == (needed_LG[..., None] <= window_LQ[:, None])
-    low_LG, high_LG = np.quantile(samples_LGN, [0.05, 0.95], axis=2)
-    covered_LG = (low_LG <= truth_LG) & (truth_LG <= high_LG)
-    spread_LG = np.abs(samples_LGN[..., None] - samples_LGN[..., None, :]).mean((2, 3))
-    crps_LG = np.abs(samples_LGN - truth_LG[..., None]).mean(2) - spread_LG / 2
-    values_LG = (np.abs(median_LG - truth_LG), right_LGQ.mean(2), covered_LG, crps_LG)
-    return [float(value_LG[case_LG].mean()) for value_LG in values_LG]
+
+def _named(values_K: np.ndarray) -> dict[str, float]:
+    return dict(zip(MEASURES, map(float, values_K), strict=True))
+
+
+def _groups(names_C: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    return [(str(name), np.flatnonzero(names_C == name)) for name in dict.fromkeys(names_C.tolist())]
+
+
+def _least(drop_C: np.ndarray) -> np.ndarray:
+    return np.argsort(drop_C, kind="stable")[: max(1, round(SLOW_SHARE * len(drop_C)))]
+
+
+def _by_prefix(scores: CurveScores) -> dict[str, list[float]]:
+    errors_E = [column[~np.isnan(column)] for column in scores.mae_by_prefix_E.T]
+    found = [(edge, errors) for edge, errors in zip(PREFIX_EDGES, errors_E, strict=False) if len(errors)]
+    return {
+        "from": [float(edge) for edge, _ in found],
+        "capped_mae": [float(errors.mean()) for _, errors in found],
+    }
+
+
+def _reliability(scores: CurveScores) -> dict[str, list[float]]:
+    cases_P = scores.cases_P.sum(0)
+    filled_P = cases_P > 0
+    return {
+        "forecast": (scores.forecast_P.sum(0)[filled_P] / cases_P[filled_P]).tolist(),
+        "happened": (scores.happened_P.sum(0)[filled_P] / cases_P[filled_P]).tolist(),
+        "cases": cases_P[filled_P].tolist(),
+    }
 
 
 def _versus(sets: dict[str, np.ndarray], baseline: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-    """Improvements over the baseline with intervals; both hold (C, 4) measures of the same curves."""
+    """Improvements over the baseline with intervals; both hold (C, K) measures of the same curves."""
     pairs_XR = {}
     for set_name, values_CK in sets.items():
         both_CK = np.concatenate([values_CK[:, :2], baseline[set_name][:, :2]], axis=1)

@@ -99,3 +99,17 @@ def test_success_by_hand() -> None:
     # three cases: n = 4 as above, n = 5 and 6 without a fault
     assert result["predictors"]["fm"]["id"]["success_accuracy"] == pytest.approx((5 / 7 + 1 + 1) / 3)
     assert result["predictors"]["fm"]["id"]["capped_mae"] == pytest.approx((2 + 0 + 0) / 3)
+
+
+def test_configurations_slow_curves_prefixes_and_reliability(result: dict) -> None:
+    late = {
+        key: result[key]["late"] for key in ("predictors", "configurations", "slow", "prefix", "reliability")
+    }
+    assert late["configurations"]["img_mlp"] == late["predictors"]["id"], "one configuration is the whole set"
+    assert late["slow"]["id"]["capped_mae"] == pytest.approx(4)
+    assert late["prefix"]["id"]["from"] == [4, 8, 16, 32]
+    assert late["prefix"]["id"]["capped_mae"] == pytest.approx([4] * 4)
+    oracle = result["reliability"]["oracle"]["vit"]
+    assert oracle["forecast"] == [0, 1] and oracle["happened"] == [0, 1]
+    forecast = np.array(late["reliability"]["id"]["forecast"])
+    assert len(forecast) == 3 and (forecast == [0, 0.5, 1]).all()
