@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mara_ray import __version__, progress
+from mara_ray import __version__, pretrained, progress
 from mara_ray.artifacts import read_json, written_whole
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError, UserError
@@ -23,7 +23,6 @@ app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")
 
-PRETRAINED = Path(__file__).parent / "pretrained"
 Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
 Overrides = Annotated[
     list[str],
@@ -140,7 +139,7 @@ def predictor_forecast(
     horizon: Annotated[float | None, typer.Option(help="Steps to look ahead; as many as were seen.")] = None,
     curve: Annotated[str | None, typer.Option(help="Name of the curve, if there are several.")] = None,
     scalar: Annotated[str | None, typer.Option(help="Name of the logged loss, if there are several.")] = None,
-    predictor: Annotated[Path, typer.Option(help="A trained predictor's folder.")] = PRETRAINED / "predictor",
+    predictor: Annotated[Path, typer.Option(help="A trained predictor's folder.")] = pretrained.PREDICTOR,
     plot: Annotated[Path, typer.Option(help="The picture to write.")] = Path("forecast.png"),
     as_json: Json = False,
 ) -> None:

@@ -68,6 +68,12 @@ class PredictorConfig(Section):
     warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")
     encoder_width: Positive = Field(48, description="width of the causal GRU encoder")
     velocity_width: Positive = Field(128, description="hidden width of the velocity network")
+    max_stretch: Annotated[float, Field(ge=1.0)] = Field(
+        1.5, description="training curves run up to so many times faster or slower; 1 leaves them"
+    )
+    max_noise: Annotated[float, Field(ge=0.0)] = Field(
+        0.03, description="relative size of the smooth noise on training curves, at most; 0 leaves them"
+    )
     epochs: Positive = Field(40, description="passes over the training curves; validation chooses one")
     batch_curves: Positive = Field(16, description="curves per gradient step, all workers together")
     learning_rate: PositiveFloat = Field(3e-3, description="peak Adam learning rate, cosine decay")

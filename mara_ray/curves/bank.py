@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mara_ray import pretrained
 from mara_ray.artifacts import hash_of, written_whole
 from mara_ray.errors import UserError
 
-STANDARD_BANK = Path(__file__).parents[1] / "pretrained" / "bank" / "bank.parquet"
 EMA_ALPHA = 0.1
 LOSS_FLOOR = 1e-3
 NEVER = np.int32(2**30)  # the crossing of a target that the curve does not reach
@@ -54,7 +54,7 @@ def located_bank(path: Path) -> Path:
     Raises:
         UserError: there is no such file.
     """
-    located = STANDARD_BANK if str(path) == "standard" else path
+    located = pretrained.BANK if str(path) == "standard" else path
     if not located.is_file():
         raise UserError(f"curve bank: {located} is missing; give the path of a Parquet file, or `standard`")
     return located

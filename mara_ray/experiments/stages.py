@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import ray
 
@@ -29,7 +30,7 @@ from mara_ray.experiments.comparison import (
     workload_path,
 )
 from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
-from mara_ray.predictor.evaluate import evaluate_predictors
+from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
@@ -103,7 +104,9 @@ def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
         for predictor in predictors
     }
     points_needed_CG = first_crossing(bank.ema_CL, target_CG)
-    evaluation = evaluate_predictors(tables, bank, points_needed_CG, warmup_points)
+    num_seen_P = np.arange(warmup_points, bank.length_points)
+    forecasts = {name: from_table(table, num_seen_P) for name, table in tables.items()}
+    evaluation = evaluate_predictors(forecasts, bank, points_needed_CG, num_seen_P)
     write_json(run.folder("forecasts") / "evaluation.json", evaluation)
     return {name: table.predictor_hash for name, table in tables.items()}
 

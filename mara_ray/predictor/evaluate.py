@@ -1,19 +1,20 @@
 """How good forecasts are, on test curves: by set, by configuration, and against the prefix's length.
 
-Axis letters: C curves, G target levels, K measures, R resamples, E ranges of prefix lengths, P
+Axis letters: C curves, G target levels, K measures, R resamples, E ranges of prefix lengths, P prefixes, or
 probability bins. Every number is a mean over the cases of a curve, then over curves, so that no curve
 counts for more because it is slow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from mara_ray.curves.bank import CurveBank
-from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.predictor.forecast import CurvePredictor, ForecastTable
 from mara_ray.predictor.scoring import MEASURES, PREFIX_EDGES, CurveScores, score_curve
 from mara_ray.seeding import generator
 
@@ -22,22 +23,53 @@ BASELINE = "wls"
 SLOW_SHARE = 0.25  # of a set's curves that fall least, told apart
 RESAMPLES = 2000
 
+CurveForecasts = Callable[[int], np.ndarray]  # row of the bank -> uint16 (P, G, N)
+
+
+@runtime_checkable
+class PrefixPredictor(Protocol):
+    """A predictor that can be asked for some prefixes of a curve alone."""
+
+    def predict_prefixes(
+        self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
+    ) -> np.ndarray:
+        """Forecasts uint16 (B, G, N) of prefixes of `num_seen_B` points of the curves `curve_B`."""
+        ...
+
+
+def from_table(table: ForecastTable, num_seen_P: np.ndarray) -> CurveForecasts:
+    """The forecasts of a table."""
+    return lambda row: table.steps_CLGN[row, num_seen_P - 1]
+
+
+def from_predictor(
+    predictor: CurvePredictor, bank: CurveBank, target_CG: np.ndarray, num_seen_P: np.ndarray
+) -> CurveForecasts:
+    """Forecasts made on the spot, of no more prefixes than are asked for if the predictor can."""
+
+    def forecasts(row: int) -> np.ndarray:
+        ema_1L, target_1G = bank.ema_CL[row : row + 1], target_CG[row : row + 1]
+        if isinstance(predictor, PrefixPredictor):
+            curve_P = np.zeros(len(num_seen_P), np.int64)
+            return predictor.predict_prefixes(ema_1L, curve_P, num_seen_P, target_1G[curve_P])
+        return predictor.predict_curves(ema_1L, target_1G)[0, num_seen_P - 1]
+
+    return forecasts
+
 
 def evaluate_predictors(
-    tables: dict[str, ForecastTable],
+    forecasts: Mapping[str, CurveForecasts],
     bank: CurveBank,
     points_needed_CG: np.ndarray,
-    warmup: int,
-    every_points: int = 1,
+    num_seen_P: np.ndarray,
 ) -> dict[str, Any]:
     """Compare predictors on the test curves of every set of the bank, and of their `mean`.
 
     Args:
-        tables: by predictor name; all of this bank, and one of them `wls`.
+        forecasts: by predictor name, `wls` among them: row of the bank -> its forecasts (P, G, N).
         bank: the curves.
-        points_needed_CG: `first_crossing` of the targets the tables were built for.
-        warmup: prefixes under so many points are left out.
-        every_points: take one prefix in so many.
+        points_needed_CG: `first_crossing` of the targets.
+        num_seen_P: points seen of the prefixes that are looked at.
 
     Returns:
         {"predictors": {name: {set: {measure: value}}}, "versus_wls": {name: {set:
@@ -49,24 +81,17 @@ def evaluate_predictors(
     """
     rows = {name: bank.rows(name, "test") for name in SETS}
     rows = {name: found for name, found in rows.items() if len(found)}
-    num_seen_L = np.arange(warmup, bank.length_points, every_points)
     all_scores = {
         name: {
             set_name: _stacked(
                 [
-                    score_curve(
-                        table.steps_CLGN[row, num_seen_L - 1],
-                        num_seen_L,
-                        points_needed_CG[row],
-                        bank.length_points,
-                        warmup,
-                    )
+                    score_curve(of(int(row)), num_seen_P, points_needed_CG[row], bank.length_points)
                     for row in found
                 ]
             )
             for set_name, found in rows.items()
         }
-        for name, table in tables.items()
+        for name, of in forecasts.items()
     }
     drop_C = np.log(bank.ema_CL[:, 0] / bank.ema_CL.min(1))
     baseline = {set_name: scores.measures_K for set_name, scores in all_scores[BASELINE].items()}

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import first_crossing
+from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
-from mara_ray.predictor.targets import interval_means
+from mara_ray.predictor.targets import interval_means, interval_means_after
 from mara_ray.seeding import generator, seed_integer
 
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
@@ -42,8 +43,7 @@ class FlowTraining:
         target_CPH = torch.from_numpy(log_ratios(train_CL, config.horizon_bins)).float()
         _standardise(self.network, feature_CLD, target_CPH[:, config.warmup_points - 1 :])
         self.network.to(device)
-        self.feature_CLD = feature_CLD.to(device)
-        self.z1_CPH = ((target_CPH.to(device)) - self.network.target_mean_H) / self.network.target_scale_H
+        self.train_CL = train_CL
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
         self.latest_time = 1 - 1 / config.euler_steps  # the sampler asks for no later velocity
         self.batches_per_epoch = math.ceil(len(train_CL) / config.batch_curves)
@@ -56,18 +56,22 @@ class FlowTraining:
     def run_epoch(self, rank: int, world_size: int) -> float:
         """One pass over the training curves; returns the mean loss of this rank."""
         rng = generator(self.seed, "predictor", "epoch", self.epoch)
-        num_curves, num_prefixes, num_bins = self.z1_CPH.shape
         losses = []
-        batches = np.array_split(rng.permutation(num_curves), self.batches_per_epoch)
+        batches = np.array_split(rng.permutation(len(self.train_CL)), self.batches_per_epoch)
         for number, curves in enumerate(batches):
             # All ranks draw for the whole batch, and each takes its share: the draws are those of one worker.
             size = len(curves), PREFIXES_PER_CURVE
-            prefix = rng.integers(self.config.warmup_points - 1, num_prefixes, size)
+            batch_CL, end_C = augment(
+                self.train_CL[curves], rng, self.config.max_stretch, self.config.max_noise
+            )
+            # Points seen: from the warm-up to one short of the end, with a step at least to look ahead.
+            first = np.minimum(self.config.warmup_points, end_C - 1)[:, None]
+            num_seen = first + (rng.random(size) * (end_C[:, None] - first)).astype(np.int64)
             time = rng.random((*size, 1), np.float32) * np.float32(self.latest_time)
-            z0 = rng.standard_normal((*size, num_bins), np.float32)
+            z0 = rng.standard_normal((*size, self.config.horizon_bins), np.float32)
             share = slice(rank, None, world_size)
             self._set_learning_rate((self.epoch + number / len(batches)) / self.config.epochs)
-            loss = self._loss(curves[share], prefix[share], time[share], z0[share])
+            loss = self._loss(batch_CL[share], end_C[share], num_seen[share], time[share], z0[share])
             self.optimizer.zero_grad()
             (loss * (len(curves[share]) / len(curves))).backward()
             _sum_gradients(self.network, world_size)
@@ -78,13 +82,25 @@ class FlowTraining:
         self.epoch += 1
         return float(np.mean(losses))
 
-    def _loss(self, curves: np.ndarray, prefix: np.ndarray, time: np.ndarray, z0: np.ndarray) -> Tensor:
+    def _loss(
+        self,
+        ema_CL: np.ndarray,
+        end_C: np.ndarray,
+        num_seen_CP: np.ndarray,
+        time_CP1: np.ndarray,
+        noise_CPH: np.ndarray,
+    ) -> Tensor:
         """The flow-matching loss E |v(z_u, u, c) - (z1 - z0)|^2 with z_u = (1 - u) z0 + u z1."""
-        curve_C = torch.from_numpy(curves).to(self.device)
-        row_C1, prefix_CP = torch.arange(len(curves))[:, None], torch.from_numpy(prefix).to(self.device)
-        u_CP1, z0_CPH = torch.from_numpy(time).to(self.device), torch.from_numpy(z0).to(self.device)
-        encoding_CPE = self.network.encode(self.feature_CLD[curve_C])[row_C1.to(self.device), prefix_CP]
-        z1_CPH = self.z1_CPH[curve_C[:, None], prefix_CP]
+        row_C1 = np.arange(len(ema_CL))[:, None]
+        means_CPH = interval_means_after(ema_CL, num_seen_CP, end_C, self.config.horizon_bins)
+        ratio_CPH = np.log(means_CPH / ema_CL[row_C1, num_seen_CP - 1, None])
+        feature_CLD, target_CPH, u_CP1, z0_CPH = (
+            torch.from_numpy(array).float().to(self.device)
+            for array in (prefix_features(ema_CL, end_C), ratio_CPH, time_CP1, noise_CPH)
+        )
+        encoding_CLE = self.network.encode(feature_CLD)
+        encoding_CPE = encoding_CLE[torch.from_numpy(row_C1), torch.from_numpy(num_seen_CP - 1)]
+        z1_CPH = (target_CPH - self.network.target_mean_H) / self.network.target_scale_H
         z_CPH = (1 - u_CP1) * z0_CPH + u_CP1 * z1_CPH
         velocity_CPH = self.network.step(z_CPH, u_CP1, self.network.context(encoding_CPE))
         return (velocity_CPH - (z1_CPH - z0_CPH)).square().mean()

@@ -44,17 +44,18 @@ class FlowShape:
     warmup_points: int
 
 
-def prefix_features(ema_CL: np.ndarray) -> np.ndarray:
+def prefix_features(ema_CL: np.ndarray, length_C: np.ndarray | None = None) -> np.ndarray:
     """What the encoder reads at each point: float64 (C, L, D), causal and scale-free.
 
-    Log loss against the first point and against `TREND_LAGS` points ago, log points seen and log
-    points left.
+    Log loss against the first point and against `TREND_LAGS` points ago, log points seen and log points
+    left until the curve's end: L, or its entry of `length_C` if that is given.
     """
     log_CL = np.log(ema_CL, dtype=np.float64)
-    length = ema_CL.shape[1]
+    num_curves, length = ema_CL.shape
+    end_C = np.full(num_curves, length) if length_C is None else length_C
     point_L = np.arange(length)
     seen_CL = np.broadcast_to(np.log(point_L + 1.0), log_CL.shape)
-    left_CL = np.broadcast_to(np.log(length - point_L), log_CL.shape)
+    left_CL = np.log(np.maximum(end_C[:, None] - point_L, 1))
     trends = [log_CL - log_CL[:, np.maximum(point_L - lag, 0)] for lag in TREND_LAGS]
     return np.stack([log_CL - log_CL[:, :1], *trends, seen_CL, left_CL], axis=2)
 

@@ -1,7 +1,7 @@
 """The measures of one curve's forecasts: errors, success, intervals and probabilities.
 
 Axis letters: L points, G target levels, N samples, Q windows, P probability bins.
-A case is a prefix of at least the warm-up points and a target that it has not met. Its truth is the
+A case is a prefix and a target that it has not met. Its truth is the
 steps still needed, or the remaining cap L - n if the target is never met. The point forecast is the
 median over samples.
 """
@@ -45,7 +45,7 @@ class CurveScores:
 
 
 def score_curve(
-    samples_LGN: np.ndarray, num_seen_L: np.ndarray, points_needed_G: np.ndarray, length: int, warmup: int
+    samples_LGN: np.ndarray, num_seen_L: np.ndarray, points_needed_G: np.ndarray, length: int
 ) -> CurveScores:
     """Score the forecasts of one curve.
 
@@ -61,12 +61,11 @@ def score_curve(
         num_seen_L: points seen.
         points_needed_G: points at which each target is first met (`first_crossing`).
         length: points of the whole curve.
-        warmup: prefixes under so many points are no cases.
     """
     samples_LGN = samples_LGN.astype(np.float64)
     cap_L1 = length - num_seen_L[:, None]
     needed_LG = points_needed_G - num_seen_L[:, None]
-    case_LG = (needed_LG > 0) & (num_seen_L[:, None] >= warmup) & (cap_L1 > 0)
+    case_LG = (needed_LG > 0) & (cap_L1 > 0)
     truth_LG = np.minimum(needed_LG, cap_L1).astype(np.float64)
     low90_LG, low50_LG, median_LG, high50_LG, high90_LG = sorted_quantiles(
         samples_LGN, (0.05, 0.25, 0.5, 0.75, 0.95)

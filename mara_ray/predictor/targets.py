@@ -10,21 +10,33 @@ import numpy as np
 
 
 def interval_means(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
-    """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points.
+    """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points."""
+    num_curves, length = ema_CL.shape
+    num_seen_CP = np.broadcast_to(np.arange(1, length), (num_curves, length - 1))
+    return interval_means_after(ema_CL, num_seen_CP, np.full(num_curves, length), num_bins)
+
+
+def interval_means_after(
+    ema_CL: np.ndarray, num_seen_CP: np.ndarray, length_C: np.ndarray, num_bins: int
+) -> np.ndarray:
+    """Mean loss of each future bin after chosen prefixes: float64 (C, P, H).
 
     With C(k) the sum of the next k losses, linear in between, y_j = [C(jh/H) - C((j-1)h/H)] / (h/H).
+
+    Args:
+        ema_CL: losses.
+        num_seen_CP: points n seen.
+        length_C: points at which each curve ends, so that the horizon is h = length - n.
+        num_bins: bins H.
     """
-    length = ema_CL.shape[1]
     total_CL = np.concatenate([np.zeros((len(ema_CL), 1)), np.cumsum(ema_CL, 1, dtype=np.float64)], 1)
-    means_CLH = np.empty((len(ema_CL), length - 1, num_bins))
-    for num_seen in range(1, length):
-        width = (length - num_seen) / num_bins
-        edge_H = num_seen + width * np.arange(num_bins + 1)
-        left_H = np.minimum(edge_H.astype(np.int64), length - 1)
-        share_H = edge_H - left_H
-        total_CH = total_CL[:, left_H] * (1 - share_H) + total_CL[:, left_H + 1] * share_H
-        means_CLH[:, num_seen - 1] = np.diff(total_CH, axis=1) / width
-    return means_CLH
+    width_CP1 = ((length_C[:, None] - num_seen_CP) / num_bins)[..., None]
+    edge_CPE = num_seen_CP[..., None] + width_CP1 * np.arange(num_bins + 1)
+    left_CPE = np.minimum(edge_CPE.astype(np.int64), ema_CL.shape[1] - 1)
+    share_CPE = edge_CPE - left_CPE
+    row_C11 = np.arange(len(ema_CL))[:, None, None]
+    sum_CPE = total_CL[row_C11, left_CPE] * (1 - share_CPE) + total_CL[row_C11, left_CPE + 1] * share_CPE
+    return np.diff(sum_CPE, axis=2) / width_CP1
 
 
 def first_crossing_steps(

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from mara_ray.curves.bank import CurveBank, first_crossing
-from mara_ray.predictor.evaluate import evaluate_predictors
+from mara_ray.predictor.evaluate import evaluate_predictors, from_predictor, from_table
+from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, starting_noise
 from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent
 
 FRACTIONS = (0.3, 0.6, 0.9, 1.05)
+SHAPE = FlowShape(4, 6, 8, 8, 2, 4)
 
 
 class LatePredictor(OraclePredictor):
@@ -37,7 +39,13 @@ def result(toy_bank: CurveBank, tmp_path_factory: pytest.TempPathFactory) -> dic
         )
         for predictor in (WLSPredictor(), OraclePredictor(), LatePredictor())
     }
-    return evaluate_predictors(tables, toy_bank, first_crossing(toy_bank.ema_CL, target_CG), warmup=4)
+    num_seen_P = np.arange(4, toy_bank.length_points)
+    return evaluate_predictors(
+        {name: from_table(table, num_seen_P) for name, table in tables.items()},
+        toy_bank,
+        first_crossing(toy_bank.ema_CL, target_CG),
+        num_seen_P,
+    )
 
 
 def test_the_truth_has_no_error(result: dict) -> None:
@@ -95,7 +103,9 @@ def test_success_by_hand() -> None:
     table = ForecastTable("fm", steps_CLGN, "", "")
     needed_CG = first_crossing(ema_CL, target_CG)
     assert needed_CG.tolist() == [[7]]
-    result = evaluate_predictors({"fm": table, "wls": table}, bank, needed_CG, warmup=4)
+    num_seen_P = np.arange(4, 12)
+    forecasts = from_table(table, num_seen_P)
+    result = evaluate_predictors({"fm": forecasts, "wls": forecasts}, bank, needed_CG, num_seen_P)
     # three cases: n = 4 as above, n = 5 and 6 without a fault
     assert result["predictors"]["fm"]["id"]["success_accuracy"] == pytest.approx((5 / 7 + 1 + 1) / 3)
     assert result["predictors"]["fm"]["id"]["capped_mae"] == pytest.approx((2 + 0 + 0) / 3)
@@ -113,3 +123,14 @@ def test_configurations_slow_curves_prefixes_and_reliability(result: dict) -> No
     assert oracle["forecast"] == [0, 1] and oracle["happened"] == [0, 1]
     forecast = np.array(late["reliability"]["id"]["forecast"])
     assert len(forecast) == 3 and (forecast == [0, 0.5, 1]).all()
+
+
+def test_forecasts_on_the_spot_are_those_of_the_table(toy_bank: CurveBank, tmp_path: Path) -> None:
+    target_CG = toy_bank.target_losses(FRACTIONS)
+    num_seen_P = np.array([4, 9, 30])
+    network = FlowNetwork(SHAPE)
+    for predictor in (WLSPredictor(), FlowPredictor(SHAPE, network, starting_noise(8, 4, 0))):
+        table = ForecastTable.build(predictor, toy_bank, target_CG, tmp_path / predictor.name, silent)
+        live = from_predictor(predictor, toy_bank, target_CG, num_seen_P)
+        for row in (0, 7):
+            assert np.array_equal(live(row), from_table(table, num_seen_P)(row))

@@ -15,7 +15,7 @@ def measures(
 ) -> dict[str, float]:
     """Of one target, forecasts being a list of samples for each prefix."""
     samples_LGN = np.array(samples)[:, None]
-    scores = score_curve(samples_LGN, np.array(num_seen), np.array([needed]), length, warmup=4)
+    scores = score_curve(samples_LGN, np.array(num_seen), np.array([needed]), length)
     return dict(zip(MEASURES, scores.measures_K.tolist(), strict=True))
 
 
@@ -32,9 +32,9 @@ def test_one_case_by_hand() -> None:
 
 
 def test_what_is_no_case() -> None:
-    """Met already (15 of 15), under the warm-up (3), nothing left (20)."""
-    assert all(np.isnan(list(measures([[5.0]] * 3, [15, 3, 20], 15).values())))
-    mixed = measures([[5.0], [2.0], [5.0], [5.0]], [3, 14, 15, 20], 15)
+    """Met already (15 of 15), nothing left (20)."""
+    assert all(np.isnan(list(measures([[5.0]] * 2, [15, 20], 15).values())))
+    mixed = measures([[2.0], [5.0], [5.0]], [14, 15, 20], 15)
     assert mixed["capped_mae"] == 1
 
 
@@ -51,7 +51,7 @@ def test_median_and_mean_differ() -> None:
 
 def test_error_by_prefix_and_reliability() -> None:
     samples_LGN = np.array([[10.0, 10.0], [2.0, 6.0]])[:, None]  # at 5 and at 12 points
-    scores = score_curve(samples_LGN, np.array([5, 12]), np.array([15]), 20, warmup=4)
+    scores = score_curve(samples_LGN, np.array([5, 12]), np.array([15]), 20)
     assert scores.mae_by_prefix_E[:2].tolist() == [0, 1] and np.isnan(scores.mae_by_prefix_E[2:]).all()
     assert scores.cases_P.sum() == 14 and scores.happened_P.sum() == 5 + 2
     # At 12 points P = 0 for w = 1, 1/2 for w = 2..5, 1 for 6 and 7; the target is met at w >= 3. At 5 points
@@ -73,7 +73,7 @@ def test_brier_and_crps_against_their_definitions() -> None:
     rng = np.random.default_rng(1)
     samples_LGN = np.sort(rng.integers(0, 30, (9, 3, 5)), axis=2)
     num_seen_L, needed_G = np.arange(6, 15), np.array([16, 22, NEVER])
-    scores = score_curve(samples_LGN, num_seen_L, needed_G, 30, warmup=4)
+    scores = score_curve(samples_LGN, num_seen_L, needed_G, 30)
     brier, crps = [], []
     for samples_GN, seen in zip(samples_LGN, num_seen_L, strict=True):
         for samples_N, needed in zip(samples_GN, needed_G, strict=True):

@@ -1,0 +1,8 @@
+"""What ships trained: the standard curve bank and the predictor, each with the manifest that made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BANK = Path(__file__).parent / "bank" / "bank.parquet"
+PREDICTOR = Path(__file__).parent / "predictor"
