@@ -119,11 +119,23 @@ def predictor_train(
 
 @predictor_app.command("evaluate")
 def predictor_evaluate(
-    set_: Overrides, preset: Preset = "quick", out: Out = None, as_json: Json = False
+    set_: Overrides,
+    preset: Preset = "quick",
+    out: Out = None,
+    pretrained_: Annotated[
+        bool, typer.Option("--pretrained", help="Those that ship, on the bank that ships.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare the predictors on test curves."""
-    directory = _do("forecasts", preset, set_, out, [])
-    evaluation = read_json(directory / "forecasts" / "evaluation.json")
+    if pretrained_:
+        from mara_ray.experiments.shipped import evaluate_shipped_predictors
+
+        with progress.shown("predictors") as report_:
+            evaluation = evaluate_shipped_predictors(report_)
+    else:
+        directory = _do("forecasts", preset, set_, out, [])
+        evaluation = read_json(directory / "forecasts" / "evaluation.json")
     if as_json:
         print(json.dumps(evaluation))
         return

@@ -114,7 +114,7 @@ class SimulatorConfig(Section):
 class AllocatorConfig(Section):
     """The Multi-Agent Transformer and its PPO training."""
 
-    forecasts: tuple[Literal["fm", "wls", "oracle"], ...] = Field(
+    forecasts: tuple[Literal["fm", "wls", "oracle", "power", "laira", "quantile", "hazard"], ...] = Field(
         ("fm", "wls"), description="predictors a policy is trained on; one policy for each, per seed"
     )
     num_seeds: Positive = Field(1, description="training seeds of each policy")
@@ -147,6 +147,9 @@ class EvaluationConfig(Section):
 
     methods: tuple[str, ...] = Field(
         ("mara", "mara_wls", "lara_fm", "lara", "edf", "fifo"), description="methods compared, by name"
+    )
+    rivals: tuple[Literal["power", "laira", "quantile", "hazard"], ...] = Field(
+        (), description="predictors compared beside flow matching and WLS"
     )
     sets: tuple[Literal["id", "rl", "vit"], ...] = Field(("id", "rl", "vit"), description="task sets")
     loads: tuple[Probability, ...] = Field((0.04,), description="arrival rates p evaluated")

@@ -11,6 +11,8 @@ from mara_ray.allocator.protocol import Allocator
 from mara_ray.allocator.queueing import EDF, FIFO
 from mara_ray.errors import UserError
 
+RIVALS = ("power", "laira", "quantile", "hazard")  # predictors that can feed an allocator, too
+
 
 @dataclass(frozen=True)
 class Method:
@@ -33,6 +35,8 @@ METHODS = {
     "edf": Method("wls", EDF),
     "fifo": Method("wls", FIFO),
     "oracle_online": Method("oracle", LARA),
+    **{f"mara_{rival}": Method(rival, None) for rival in RIVALS},
+    **{f"lara_{rival}": Method(rival, LARA) for rival in RIVALS},
 }
 
 

@@ -34,6 +34,7 @@ from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
+from mara_ray.predictor.rivals import make_rival
 from mara_ray.progress import Report
 
 
@@ -56,6 +57,11 @@ def check_config(config: RunConfig) -> None:
             )
     for name in config.evaluation.methods:
         method = method_named(name)
+        if method.forecast not in ("fm", "wls", "oracle", *config.evaluation.rivals):
+            raise UserError(
+                f"evaluation.methods: {name!r} needs forecasts of {method.forecast!r}; add it to"
+                " evaluation.rivals"
+            )
         if method.make is None and method.forecast not in config.allocator.forecasts:
             raise UserError(
                 f"evaluation.methods: {name!r} needs a policy trained on {method.forecast!r} forecasts;"
@@ -96,6 +102,12 @@ def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
         FlowPredictor.load(run.folder("predictor")),
         WLSPredictor(warmup_points),
         OraclePredictor(),
+        *(
+            make_rival(
+                name, run.config.predictor, bank, run.config.seed, run.folder("forecasts") / "trained", report
+            )
+            for name in run.config.evaluation.rivals
+        ),
     )
     tables = {
         predictor.name: ForecastTable.build(
@@ -197,6 +209,12 @@ def predictor_metrics(run: Run) -> dict[str, Path]:
     return {"fm": run.folder("predictor") / "metrics.jsonl"}
 
 
+def forecast_files(config: RunConfig) -> tuple[str, ...]:
+    """The tables, and what they were found to be worth."""
+    names = ("fm", "wls", "oracle", *config.evaluation.rivals, "evaluation.json")
+    return tuple(f"forecasts/{name}" for name in names)
+
+
 def policy_files(config: RunConfig) -> tuple[str, ...]:
     """What stands for the trained policies."""
     return tuple(
@@ -229,8 +247,8 @@ STAGES = (
     Stage(
         name="forecasts",
         needs=("curves", "predictor"),
-        settings=config_parts("predictor.warmup_points", "workload.target_fractions"),
-        outputs=files("forecasts/fm", "forecasts/wls", "forecasts/oracle", "forecasts/evaluation.json"),
+        settings=config_parts("predictor", "workload.target_fractions", "evaluation.rivals"),
+        outputs=forecast_files,
         metrics=no_metrics,
         work=make_forecasts,
     ),

@@ -6,3 +6,4 @@ from pathlib import Path
 
 BANK = Path(__file__).parent / "bank" / "bank.parquet"
 PREDICTOR = Path(__file__).parent / "predictor"
+RIVALS = Path(__file__).parent / "rivals"  # those of the predictor that must be trained
