@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from mara_ray.curves.bank import CurveBank
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable
+from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.scoring import MEASURES, PREFIX_EDGES, CurveScores, score_curve
 from mara_ray.seeding import generator
 
@@ -24,17 +25,6 @@ SLOW_SHARE = 0.25  # of a set's curves that fall least, told apart
 RESAMPLES = 2000
 
 CurveForecasts = Callable[[int], np.ndarray]  # row of the bank -> uint16 (P, G, N)
-
-
-@runtime_checkable
-class PrefixPredictor(Protocol):
-    """A predictor that can be asked for some prefixes of a curve alone."""
-
-    def predict_prefixes(
-        self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
-    ) -> np.ndarray:
-        """Forecasts uint16 (B, G, N) of prefixes of `num_seen_B` points of the curves `curve_B`."""
-        ...
 
 
 def from_table(table: ForecastTable, num_seen_P: np.ndarray) -> CurveForecasts:

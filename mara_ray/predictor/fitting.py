@@ -18,6 +18,7 @@ from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import first_crossing
 from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
+from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.targets import interval_means, interval_means_after
 from mara_ray.seeding import generator, seed_integer
 
@@ -156,13 +157,13 @@ def log_ratios(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
     return np.log(interval_means(ema_CL, num_bins) / ema_CL[:, :-1, None])
 
 
-def validation_error(predictor: FlowPredictor, validation_CL: np.ndarray) -> float:
+def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> float:
     """Mean capped error, in steps, of the median demand over validation prefixes and targets not yet met."""
     length = validation_CL.shape[1]
     initial_C1 = validation_CL[:, :1].astype(np.float64)
     lowest_C1 = validation_CL.min(1, keepdims=True)
     target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** np.array(VALIDATION_FRACTIONS)).astype(np.float32)
-    seen_P = np.linspace(predictor.shape.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
+    seen_P = np.linspace(predictor.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
     curve_B = np.repeat(np.arange(len(validation_CL)), len(seen_P))
     seen_B = np.tile(seen_P, len(validation_CL))
     forecast_BG = np.median(

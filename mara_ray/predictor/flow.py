@@ -12,24 +12,21 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from mara_ray.artifacts import read_json, write_json, written_whole
-from mara_ray.errors import UserError
+from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.targets import first_crossing_steps
+from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 
 TREND_LAGS = (1, 8, 32)  # points back to which the loss is compared
 TIME_FREQUENCIES = 8
 PREFIXES_PER_PASS = 256  # of the sampler: their float64 activations stay in the cache
-WEIGHTS_FILE, CONFIG_FILE = "weights.safetensors", "predictor.json"
-REMEDY = "train it again with `mara predictor train`"
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class FlowNetwork(nn.Module):
         return (self.endpoint(second_W) - z_H) / (1 - time_1)
 
 
-class FlowPredictor:
+class FlowPredictor(PrefixPredictor):
     """Samples N futures of H bins by Euler steps of the learned flow, and reads off the crossings.
 
     Inference runs in float64 from a fixed bank of starting noise, so that a prefix gets the same
@@ -136,50 +133,25 @@ class FlowPredictor:
             digest.update(name.encode() + tensor.numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-        """Forecast single prefixes; see `Predictor.predict`."""
-        row_B = np.arange(len(ema_BL))
-        unseen_BL = np.arange(ema_BL.shape[1]) >= num_seen_B[:, None]
-        known_BL = np.where(unseen_BL, ema_BL[row_B, num_seen_B - 1, None], ema_BL)
-        return self.predict_prefixes(known_BL, row_B, num_seen_B, target_BG)
+    @property
+    def warmup_points(self) -> int:
+        """Under so many points the answer is the remaining cap."""
+        return self.shape.warmup_points
 
-    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
-        """Forecast every prefix of curves; see `Predictor.predict_curves`."""
-        num_curves, length = ema_CL.shape
-        curve_B = np.repeat(np.arange(num_curves), length)
-        num_seen_B = np.tile(np.arange(1, length + 1), num_curves)
-        steps_BGN = self.predict_prefixes(ema_CL, curve_B, num_seen_B, target_CG[curve_B])
-        return steps_BGN.reshape(num_curves, length, target_CG.shape[1], self.num_samples)
-
-    def predict_prefixes(
+    def steps(
         self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
     ) -> np.ndarray:
-        """Forecast chosen prefixes of curves, encoding each curve once.
-
-        Args:
-            ema_CL: smoothed losses, float32.
-            curve_B: which curve.
-            num_seen_B: points seen of it, 1..L.
-            target_BG: target losses.
-
-        Returns:
-            uint16 (B, G, N), sorted along N.
-        """
+        """Sample futures and read off the crossings, encoding each curve once."""
         horizon_B = ema_CL.shape[1] - num_seen_B
         steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
-        steps_BGN[:] = horizon_B[:, None, None]
-        ready = np.flatnonzero((num_seen_B >= self.shape.warmup_points) & (horizon_B > 0))
         encoding_CLE = self._encode(ema_CL, num_seen_B)
-        for first in range(0, len(ready), PREFIXES_PER_PASS):
-            part = ready[first : first + PREFIXES_PER_PASS]
+        for first in range(0, len(curve_B), PREFIXES_PER_PASS):
+            part = slice(first, first + PREFIXES_PER_PASS)
             curve_P, last_P = curve_B[part], num_seen_B[part] - 1
             latest_P = ema_CL[curve_P, last_P].astype(np.float64)
-            means_PNH = self._sample(
-                encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)], latest_P
-            )
+            encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
+            means_PNH = self._sample(encoding_PE, latest_P)
             steps_BGN[part] = first_crossing_steps(means_PNH, latest_P, horizon_B[part], target_BG[part])
-        lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-        steps_BGN[lowest_CL[curve_B, num_seen_B - 1, None] <= target_BG] = 0
         return steps_BGN
 
     def futures(self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray) -> np.ndarray:
@@ -216,11 +188,9 @@ class FlowPredictor:
         state = {name: tensor.float().contiguous() for name, tensor in self._network.state_dict().items()}
         return {**state, "noise_NH": torch.from_numpy(self.noise_NH)}
 
-    def save(self, directory: Path, **facts: str) -> None:
+    def save(self, directory: Path, **facts: Any) -> None:
         """Write weights.safetensors and predictor.json (with `facts` on the training) to `directory`."""
-        with written_whole(directory / WEIGHTS_FILE) as temporary:
-            save_file(self._tensors(), temporary)
-        write_json(directory / CONFIG_FILE, {"shape": asdict(self.shape), **facts})
+        save_weights(directory, self._tensors(), shape=asdict(self.shape), **facts)
 
     @classmethod
     def load(cls, directory: Path) -> FlowPredictor:
@@ -229,22 +199,15 @@ class FlowPredictor:
         Raises:
             UserError: a file is missing or damaged.
         """
-        content = read_json(directory / CONFIG_FILE)
-        path = directory / WEIGHTS_FILE
-        if not path.is_file():
-            raise UserError(f"predictor: {path} is missing; {REMEDY}")
-        try:
-            shape = FlowShape(**content["shape"])
-            tensors = load_file(path)
+
+        def build(facts: dict[str, Any], tensors: dict[str, Tensor]) -> FlowPredictor:
+            shape = FlowShape(**facts["shape"])
             noise_NH = tensors.pop("noise_NH").numpy()
             network = FlowNetwork(shape)
             network.load_state_dict(tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError) as error:
-            reason = str(error).splitlines()[0].rstrip(":")
-            raise UserError(f"predictor: {path} is damaged ({reason}); {REMEDY}") from error
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise UserError(f"predictor: {path} holds weights that are not finite; {REMEDY}")
-        return cls(shape, network, noise_NH)
+            return cls(shape, network, noise_NH)
+
+        return load_weights(directory, build)
 
 
 def starting_noise(num_samples: int, num_bins: int, seed: int) -> np.ndarray:

@@ -7,15 +7,10 @@ A rival of the flow that learns nothing: it remembers. Everything is scale-free.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
-from mara_ray.artifacts import hash_of, read_json, write_json, written_whole
-from mara_ray.errors import UserError
-from mara_ray.predictor.flow import CONFIG_FILE, REMEDY, WEIGHTS_FILE
+from mara_ray.artifacts import hash_of
+from mara_ray.predictor.prefixes import PrefixPredictor
 
 LAGS = (4, 8, 16, 32, 64, 128)  # points back to which the loss is compared; and the first point
 NUM_NEIGHBOURS = 12
@@ -23,10 +18,9 @@ NUM_SAMPLES = 8
 SMALLEST_DROP = 1e-3  # in log loss: less is noise
 SMALLEST_SCALE = 1e-6  # of a feature: training curves that are all alike
 PREFIXES_PER_PASS = 64
-SETTINGS = ("warmup_points", "num_neighbours", "num_samples")
 
 
-class HazardPredictor:
+class HazardPredictor(PrefixPredictor):
     """Weighted quantiles of the remaining steps of the nearest training curves at the same point.
 
     Curves are compared by asinh(x / median |x|) of their log-drops x since the first point and since
@@ -46,39 +40,38 @@ class HazardPredictor:
         num_samples: int = NUM_SAMPLES,
     ) -> None:
         self.train_CL = np.ascontiguousarray(train_CL, np.float32)
-        self.warmup_points = warmup_points
+        self._warmup_points = warmup_points
         self.num_neighbours = num_neighbours
-        self.num_samples = num_samples
+        self._num_samples = num_samples
         self._log_CL = np.log(self.train_CL, dtype=np.float64)
 
     @property
     def content_hash(self) -> str:
         """What the forecasts depend on, as 16 digits."""
-        settings = self._settings(), self.train_CL.shape, LAGS, SMALLEST_DROP, SMALLEST_SCALE
-        return hash_of(self.name, *settings, self.train_CL.tobytes().hex())
+        settings = (
+            self.warmup_points,
+            self.num_neighbours,
+            self.num_samples,
+            LAGS,
+            SMALLEST_DROP,
+            SMALLEST_SCALE,
+        )
+        return hash_of(self.name, settings, self.train_CL.shape, self.train_CL.tobytes().hex())
 
-    def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-        """Forecast single prefixes; see `Predictor.predict`."""
-        row_B = np.arange(len(ema_BL))
-        unseen_BL = np.arange(ema_BL.shape[1]) >= num_seen_B[:, None]
-        known_BL = np.where(unseen_BL, ema_BL[row_B, num_seen_B - 1, None], ema_BL)
-        return self.predict_prefixes(known_BL, row_B, num_seen_B, target_BG)
+    @property
+    def warmup_points(self) -> int:
+        """Under so many points the answer is the remaining cap."""
+        return self._warmup_points
 
-    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
-        """Forecast every prefix of curves; see `Predictor.predict_curves`."""
-        num_curves, length = ema_CL.shape
-        curve_B = np.repeat(np.arange(num_curves), length)
-        num_seen_B = np.tile(np.arange(1, length + 1), num_curves)
-        steps_BGN = self.predict_prefixes(ema_CL, curve_B, num_seen_B, target_CG[curve_B])
-        return steps_BGN.reshape(num_curves, length, target_CG.shape[1], self.num_samples)
+    @property
+    def num_samples(self) -> int:
+        """Samples N of one forecast."""
+        return self._num_samples
 
-    def predict_prefixes(
+    def steps(
         self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
     ) -> np.ndarray:
-        """Forecast chosen prefixes of curves; see `FlowPredictor.predict_prefixes`.
-
-        Returns:
-            uint16 (B, G, N), sorted along N.
+        """Ask the nearest curves.
 
         Raises:
             ValueError: the curves are not as long as the training curves.
@@ -87,18 +80,15 @@ class HazardPredictor:
         if length != self.train_CL.shape[1]:
             raise ValueError(f"curves of {length} points, not {self.train_CL.shape[1]} as in training")
         steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
-        steps_BGN[:] = (length - num_seen_B)[:, None, None]
         log_CL = np.log(ema_CL, dtype=np.float64)
         log_target_BG = np.log(target_BG, dtype=np.float64)
-        for num_seen in np.unique(num_seen_B[(num_seen_B >= self.warmup_points) & (num_seen_B < length)]):
+        for num_seen in np.unique(num_seen_B):
             same = np.flatnonzero(num_seen_B == num_seen)
             for first in range(0, len(same), PREFIXES_PER_PASS):
                 part = same[first : first + PREFIXES_PER_PASS]
                 log_PL = log_CL[curve_B[part]]
                 gap_PG = log_target_BG[part] - log_PL[:, num_seen - 1, None]
                 steps_BGN[part] = self._steps(log_PL, int(num_seen), gap_PG)
-        lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-        steps_BGN[lowest_CL[curve_B, num_seen_B - 1, None] <= target_BG] = 0
         return steps_BGN
 
     def neighbours(self, log_PL: np.ndarray, num_seen: int) -> tuple[np.ndarray, np.ndarray]:
@@ -127,38 +117,6 @@ class HazardPredictor:
         over_PGKJ = lowest_PKJ[:, None] > gap_PG[:, :, None, None]
         needed_PGK = np.minimum(over_PGKJ.sum(3) + 1, future_CJ.shape[1])
         return weighted_quantiles(needed_PGK, weight_PK[:, None], self.num_samples)
-
-    def _settings(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in SETTINGS}
-
-    def save(self, directory: Path, **facts: str) -> None:
-        """Write weights.safetensors (the curves) and predictor.json (with `facts`) to `directory`."""
-        with written_whole(directory / WEIGHTS_FILE) as temporary:
-            save_file({"train_CL": self.train_CL}, temporary)
-        write_json(directory / CONFIG_FILE, {"settings": self._settings(), **facts})
-
-    @classmethod
-    def load(cls, directory: Path) -> HazardPredictor:
-        """Read a saved predictor.
-
-        Raises:
-            UserError: a file is missing or damaged.
-        """
-        content = read_json(directory / CONFIG_FILE)
-        path = directory / WEIGHTS_FILE
-        if not path.is_file():
-            raise UserError(f"predictor: {path} is missing; {REMEDY}")
-        try:
-            train_CL = load_file(path)["train_CL"]
-            if train_CL.ndim != 2 or train_CL.dtype != np.float32 or train_CL.size == 0:
-                raise TypeError(f"train_CL is {train_CL.dtype} {train_CL.shape}")
-            settings = {name: int(content["settings"][name]) for name in SETTINGS}
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0].rstrip(":")
-            raise UserError(f"predictor: {path} is damaged ({reason}); {REMEDY}") from error
-        if not (np.isfinite(train_CL) & (train_CL > 0)).all():
-            raise UserError(f"predictor: {path} holds losses that are not finite; {REMEDY}")
-        return cls(train_CL, **settings)
 
 
 def drops(log_CL: np.ndarray, num_seen: int) -> np.ndarray:

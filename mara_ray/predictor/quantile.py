@@ -12,18 +12,18 @@ import copy
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from mara_ray.artifacts import hash_of, read_json, write_json, written_whole
+from mara_ray.artifacts import hash_of
 from mara_ray.config import PredictorConfig
-from mara_ray.errors import UserError
 from mara_ray.predictor.fitting import AVERAGE_DECAY, GRADIENT_CLIP, PREFIXES_PER_CURVE, validation_error
-from mara_ray.predictor.flow import CONFIG_FILE, NUM_FEATURES, REMEDY, WEIGHTS_FILE, prefix_features
+from mara_ray.predictor.flow import NUM_FEATURES, prefix_features
+from mara_ray.predictor.prefixes import PrefixPredictor
+from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.progress import Report
 from mara_ray.seeding import generator, seed_integer
 
@@ -85,7 +85,7 @@ class QuantileNetwork(nn.Module):
         return logit_BGN.sigmoid()
 
 
-class QuantilePredictor:
+class QuantilePredictor(PrefixPredictor):
     """Reads N quantiles, at the levels (k + 1/2) / N, of the remaining steps off the network, in float64."""
 
     name = "quantile"
@@ -105,51 +105,35 @@ class QuantilePredictor:
         weights = {name: tensor.numpy().tobytes().hex() for name, tensor in self._tensors().items()}
         return hash_of(self.name, asdict(self.shape), weights)
 
-    def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-        """Forecast single prefixes; see `Predictor.predict`."""
-        row_B = np.arange(len(ema_BL))
-        unseen_BL = np.arange(ema_BL.shape[1]) >= num_seen_B[:, None]
-        known_BL = np.where(unseen_BL, ema_BL[row_B, num_seen_B - 1, None], ema_BL)
-        return self.predict_prefixes(known_BL, row_B, num_seen_B, target_BG)
+    @property
+    def warmup_points(self) -> int:
+        """Under so many points the answer is the remaining cap."""
+        return self.shape.warmup_points
 
-    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
-        """Forecast every prefix of curves; see `Predictor.predict_curves`."""
-        num_curves, length = ema_CL.shape
-        curve_B = np.repeat(np.arange(num_curves), length)
-        num_seen_B = np.tile(np.arange(1, length + 1), num_curves)
-        steps_BGN = self.predict_prefixes(ema_CL, curve_B, num_seen_B, target_CG[curve_B])
-        return steps_BGN.reshape(num_curves, length, target_CG.shape[1], self.num_samples)
-
-    def predict_prefixes(
+    def steps(
         self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
     ) -> np.ndarray:
-        """Forecast chosen prefixes of curves, encoding each curve once: uint16 (B, G, N), sorted along N."""
+        """Read the shares of the remaining cap off the network, encoding each curve once."""
         cap_B11 = (ema_CL.shape[1] - num_seen_B)[:, None, None]
         steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
-        steps_BGN[:] = cap_B11
-        ready = np.flatnonzero((num_seen_B >= self.shape.warmup_points) & (cap_B11[:, 0, 0] > 0))
         with torch.inference_mode():
-            feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max(initial=1)]
+            feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max()]
             encoding_CLE = self._network.encode(torch.from_numpy(feature_CLD))
-            for first in range(0, len(ready), PREFIXES_PER_PASS):
-                part = ready[first : first + PREFIXES_PER_PASS]
+            for first in range(0, len(curve_B), PREFIXES_PER_PASS):
+                part = slice(first, first + PREFIXES_PER_PASS)
                 curve_P, last_P = curve_B[part], num_seen_B[part] - 1
                 question_PGQ = target_questions(ema_CL[curve_P, 0], ema_CL[curve_P, last_P], target_BG[part])
                 encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
                 share_PGN = self._network.shares(encoding_PE, torch.from_numpy(question_PGQ)).numpy()
                 steps_BGN[part] = np.clip(np.rint(share_PGN * cap_B11[part]), 1, cap_B11[part])
-        lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-        steps_BGN[lowest_CL[curve_B, num_seen_B - 1, None] <= target_BG] = 0
         return steps_BGN
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: tensor.float().contiguous() for name, tensor in self._network.state_dict().items()}
 
-    def save(self, directory: Path, **facts: str) -> None:
+    def save(self, directory: Path, **facts: Any) -> None:
         """Write weights.safetensors and predictor.json (with `facts` on the training) to `directory`."""
-        with written_whole(directory / WEIGHTS_FILE) as temporary:
-            save_file(self._tensors(), temporary)
-        write_json(directory / CONFIG_FILE, {"shape": asdict(self.shape), **facts})
+        save_weights(directory, self._tensors(), shape=asdict(self.shape), **facts)
 
     @classmethod
     def load(cls, directory: Path) -> QuantilePredictor:
@@ -158,21 +142,14 @@ class QuantilePredictor:
         Raises:
             UserError: a file is missing or damaged.
         """
-        content = read_json(directory / CONFIG_FILE)
-        path = directory / WEIGHTS_FILE
-        if not path.is_file():
-            raise UserError(f"predictor: {path} is missing; {REMEDY}")
-        try:
-            shape = QuantileShape(**content["shape"])
-            tensors = load_file(path)
+
+        def build(facts: dict[str, Any], tensors: dict[str, Tensor]) -> QuantilePredictor:
+            shape = QuantileShape(**facts["shape"])
             network = QuantileNetwork(shape)
             network.load_state_dict(tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError) as error:
-            reason = str(error).splitlines()[0].rstrip(":")
-            raise UserError(f"predictor: {path} is damaged ({reason}); {REMEDY}") from error
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise UserError(f"predictor: {path} holds weights that are not finite; {REMEDY}")
-        return cls(shape, network)
+            return cls(shape, network)
+
+        return load_weights(directory, build)
 
 
 def fit_quantiles(
@@ -213,7 +190,7 @@ def fit_quantiles(
             for mean, value in zip(average.parameters(), network.parameters(), strict=True):
                 mean.data.lerp_(value.data, 1 - decay)
         candidate = QuantilePredictor(shape, copy.deepcopy(average))
-        score = validation_error(candidate, validation_CL)  # type: ignore[arg-type]
+        score = validation_error(candidate, validation_CL)
         if epoch == 0 or score < best_score:
             best, best_score = candidate, score
         progress(epoch + 1, config.epochs, "epochs")

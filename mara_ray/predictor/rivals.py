@@ -13,9 +13,8 @@ from mara_ray.predictor.forecast import CurvePredictor
 from mara_ray.predictor.hazard import HazardPredictor
 from mara_ray.predictor.kalman import KalmanPredictor
 from mara_ray.predictor.quantile import QuantilePredictor, fit_quantiles
+from mara_ray.predictor.weights import CONFIG_FILE
 from mara_ray.progress import Report
-
-QUANTILE_FILE = "predictor.json"
 
 
 def make_rival(
@@ -45,7 +44,7 @@ def make_rival(
             return HazardPredictor(train_CL, config.warmup_points)
         case "quantile":
             identity = hash_of(config.model_dump(mode="json"), bank.content_hash, seed)
-            path = directory / QUANTILE_FILE
+            path = directory / CONFIG_FILE
             if path.is_file() and read_json(path).get("made_from") == identity:
                 return QuantilePredictor.load(directory)
             validation_CL = bank.ema_CL[bank.rows("id", "validation")]

@@ -28,7 +28,8 @@ from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
 from mara_ray.predictor.fitting import FlowTraining, make_predictor, validation_error
-from mara_ray.predictor.flow import CONFIG_FILE, FlowPredictor
+from mara_ray.predictor.flow import FlowPredictor
+from mara_ray.predictor.weights import CONFIG_FILE
 from mara_ray.progress import Report
 
 STATE_FILE = "state.pt"

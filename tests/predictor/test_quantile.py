@@ -25,7 +25,7 @@ class Constant:
     """The remaining cap times a share, whatever the prefix."""
 
     def __init__(self, share: float, predictor: QuantilePredictor) -> None:
-        self.share, self.shape = share, predictor.shape
+        self.share, self.warmup_points = share, predictor.warmup_points
 
     def predict_prefixes(self, ema_CL, curve_B, num_seen_B, target_BG):  # type: ignore[no-untyped-def]
         cap_B = self.share * (ema_CL.shape[1] - num_seen_B)
