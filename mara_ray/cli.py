@@ -216,6 +216,30 @@ def report(
 
 
 @app.command()
+def sweep(
+    grid: Annotated[Path, typer.Argument(help="A YAML file as in tune_configs/.")],
+    out: Annotated[Path | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
+    num_cpus: Annotated[
+        int | None, typer.Option(help="CPUs of a private Ray; all cores if not given.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials only.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a grid of trainings under Ray Tune; run again, it goes on where it was."""
+    from mara_ray.experiments.ablation import read_ablation, run_ablation, trials_of
+
+    ablation = read_ablation(grid)
+    if dry_run:
+        for trial in trials_of(ablation):
+            print(f"{trial['setting']} = {trial['value']:g}")
+        return
+    directory = out or Path("runs") / f"sweep-{ablation.name}"
+    rows = run_ablation(ablation, directory, num_cpus)
+    print(rows.to_json(orient="records") if as_json else rows.round(3).to_string(index=False))
+    progress.say(f"results: {directory / 'results.parquet'}")
+
+
+@app.command()
 def doctor(set_: Overrides, preset: Preset = "quick", as_json: Json = False) -> None:
     """Print versions, cores, GPUs, Ray, W&B mode, and which data are there."""
     from mara_ray.experiments.doctor import diagnose

@@ -125,6 +125,12 @@ class FlowPredictor(PrefixPredictor):
         """Samples N of one forecast."""
         return self.shape.num_samples
 
+    def resampled(self, shape: FlowShape, seed: int) -> FlowPredictor:
+        """The same weights under another sampler: samples, Euler steps and warm-up of `shape`."""
+        return FlowPredictor(
+            shape, self._network, starting_noise(shape.num_samples, shape.horizon_bins, seed)
+        )
+
     @property
     def content_hash(self) -> str:
         """What the forecasts depend on, as 16 digits."""
