@@ -21,6 +21,7 @@ Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
+Rival = Literal["power", "laira", "quantile", "hazard", "fm_prior"]  # of flow matching; see predictor.rivals
 
 
 class Section(BaseModel):
@@ -75,6 +76,9 @@ class PredictorConfig(Section):
         0.03, description="relative size of the smooth noise on training curves, at most; 0 leaves them"
     )
     epochs: Positive = Field(40, description="passes over the training curves; validation chooses one")
+    patience_epochs: Positive = Field(
+        20, description="training stops after so many epochs without a lower validation error"
+    )
     batch_curves: Positive = Field(16, description="curves per gradient step, all workers together")
     learning_rate: PositiveFloat = Field(3e-3, description="peak Adam learning rate, cosine decay")
     num_workers: Positive = Field(1, description="Ray Train workers")
@@ -114,7 +118,7 @@ class SimulatorConfig(Section):
 class AllocatorConfig(Section):
     """The Multi-Agent Transformer and its PPO training."""
 
-    forecasts: tuple[Literal["fm", "wls", "oracle", "power", "laira", "quantile", "hazard"], ...] = Field(
+    forecasts: tuple[Literal["fm", "wls", "oracle"] | Rival, ...] = Field(
         ("fm", "wls"), description="predictors a policy is trained on; one policy for each, per seed"
     )
     num_seeds: Positive = Field(1, description="training seeds of each policy")
@@ -148,9 +152,7 @@ class EvaluationConfig(Section):
     methods: tuple[str, ...] = Field(
         ("mara", "mara_wls", "lara_fm", "lara", "edf", "fifo"), description="methods compared, by name"
     )
-    rivals: tuple[Literal["power", "laira", "quantile", "hazard"], ...] = Field(
-        (), description="predictors compared beside flow matching and WLS"
-    )
+    rivals: tuple[Rival, ...] = Field((), description="predictors compared beside flow matching and WLS")
     sets: tuple[Literal["id", "rl", "vit"], ...] = Field(("id", "rl", "vit"), description="task sets")
     loads: tuple[Probability, ...] = Field((0.04,), description="arrival rates p evaluated")
     num_roots: Positive = Field(3, description="workload roots")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.protocol import Allocator
 from mara_ray.allocator.queueing import EDF, FIFO
+from mara_ray.config import Rival
 from mara_ray.errors import UserError
 
-RIVALS = ("power", "laira", "quantile", "hazard")  # predictors that can feed an allocator, too
+RIVALS = get_args(Rival)  # predictors that can feed an allocator, too
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ LABELS = {
     "power": "power law",
     "quantile": "quantile GRU",
     "hazard": "nearest curves",
+    "fm_prior": "flow matching, prior first",
     "oracle": "oracle",
     "id": "ID",
     "rl": "RL-OOD",

@@ -132,7 +132,7 @@ def _train(
     settings: PredictorConfig, train_CL: np.ndarray, validation_CL: np.ndarray, seed: int
 ) -> FlowPredictor:
     training = FlowTraining(settings, train_CL, seed, torch.device("cpu"))
-    for _ in range(settings.epochs):
+    while not training.is_over:
         training.run_epoch(0, 1)
         predictor = make_predictor(settings, training.average, seed)
         training.keep_if_best(validation_error(predictor, validation_CL))

@@ -23,20 +23,21 @@ def evaluate_shipped_predictors(report: Report) -> dict[str, Any]:
     """Compare the shipped predictors on the shipped bank's test curves; see `evaluate_predictors`."""
     config, bank = load_config("standard"), CurveBank.read(pretrained.BANK)
     warmup_points = config.predictor.warmup_points
+    flow = FlowPredictor.load(pretrained.PREDICTOR)
     predictors: dict[str, CurvePredictor] = {
-        "fm": FlowPredictor.load(pretrained.PREDICTOR),
+        "fm": flow,
         "wls": WLSPredictor(warmup_points),
         "oracle": OraclePredictor(),
     }
     for name in config.evaluation.rivals:
         predictors[name] = make_rival(
-            name, config.predictor, bank, config.seed, pretrained.RIVALS / name, report
+            name, flow, config.predictor, bank, config.seed, pretrained.RIVALS / name, report
         )
     target_CG = bank.target_losses(config.workload.target_fractions)
     num_seen_P = np.arange(warmup_points, bank.length_points, EVERY_POINTS)
     num_rows = sum(len(bank.rows(set_name, "test")) for set_name in ("id", "rl", "vit"))
     forecasts = {
-        name: _counted(from_predictor(predictor, bank, target_CG, num_seen_P), name, num_rows, report)
+        name: _counted(from_predictor(predictor, bank, target_CG), name, num_rows, report)
         for name, predictor in predictors.items()
     }
     return evaluate_predictors(forecasts, bank, first_crossing(bank.ema_CL, target_CG), num_seen_P)
@@ -46,10 +47,10 @@ def _counted(forecasts: CurveForecasts, name: str, total: int, report: Report) -
     """The same forecasts, reported as they are made."""
     done = 0
 
-    def counted(row: int) -> np.ndarray:
+    def counted(row: int, num_seen_P: np.ndarray) -> np.ndarray:
         nonlocal done
         done += 1
         report(done, total, name)
-        return forecasts(row)
+        return forecasts(row, num_seen_P)
 
     return counted

@@ -98,14 +98,14 @@ def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
     bank = read_bank(run)
     target_CG = bank.target_losses(run.config.workload.target_fractions)
     warmup_points = run.config.predictor.warmup_points
+    flow = FlowPredictor.load(run.folder("predictor"))
+    trained, seed = run.folder("forecasts") / "trained", run.config.seed
     predictors: tuple[CurvePredictor, ...] = (
-        FlowPredictor.load(run.folder("predictor")),
+        flow,
         WLSPredictor(warmup_points),
         OraclePredictor(),
         *(
-            make_rival(
-                name, run.config.predictor, bank, run.config.seed, run.folder("forecasts") / "trained", report
-            )
+            make_rival(name, flow, run.config.predictor, bank, seed, trained, report)
             for name in run.config.evaluation.rivals
         ),
     )
@@ -117,7 +117,7 @@ def make_forecasts(run: Run, report: Report) -> dict[str, Any]:
     }
     points_needed_CG = first_crossing(bank.ema_CL, target_CG)
     num_seen_P = np.arange(warmup_points, bank.length_points)
-    forecasts = {name: from_table(table, num_seen_P) for name, table in tables.items()}
+    forecasts = {name: from_table(table) for name, table in tables.items()}
     evaluation = evaluate_predictors(forecasts, bank, points_needed_CG, num_seen_P)
     write_json(run.folder("forecasts") / "evaluation.json", evaluation)
     return {name: table.predictor_hash for name, table in tables.items()}

@@ -24,20 +24,19 @@ BASELINE = "wls"
 SLOW_SHARE = 0.25  # of a set's curves that fall least, told apart
 RESAMPLES = 2000
 
-CurveForecasts = Callable[[int], np.ndarray]  # row of the bank -> uint16 (P, G, N)
+# Row of the bank and points seen (P,) -> uint16 (P, G, N)
+CurveForecasts = Callable[[int, np.ndarray], np.ndarray]
 
 
-def from_table(table: ForecastTable, num_seen_P: np.ndarray) -> CurveForecasts:
+def from_table(table: ForecastTable) -> CurveForecasts:
     """The forecasts of a table."""
-    return lambda row: table.steps_CLGN[row, num_seen_P - 1]
+    return lambda row, num_seen_P: table.steps_CLGN[row, num_seen_P - 1]
 
 
-def from_predictor(
-    predictor: CurvePredictor, bank: CurveBank, target_CG: np.ndarray, num_seen_P: np.ndarray
-) -> CurveForecasts:
+def from_predictor(predictor: CurvePredictor, bank: CurveBank, target_CG: np.ndarray) -> CurveForecasts:
     """Forecasts made on the spot, of no more prefixes than are asked for if the predictor can."""
 
-    def forecasts(row: int) -> np.ndarray:
+    def forecasts(row: int, num_seen_P: np.ndarray) -> np.ndarray:
         ema_1L, target_1G = bank.ema_CL[row : row + 1], target_CG[row : row + 1]
         if isinstance(predictor, PrefixPredictor):
             curve_P = np.zeros(len(num_seen_P), np.int64)
@@ -56,42 +55,46 @@ def evaluate_predictors(
     """Compare predictors on the test curves of every set of the bank, and of their `mean`.
 
     Args:
-        forecasts: by predictor name, `wls` among them: row of the bank -> its forecasts (P, G, N).
+        forecasts: of the predictors by name, `wls` among them.
         bank: the curves.
         points_needed_CG: `first_crossing` of the targets.
-        num_seen_P: points seen of the prefixes that are looked at.
+        num_seen_P: points seen of the prefixes that are looked at, from the end of the warm-up on; those
+            before it are judged apart.
 
     Returns:
         {"predictors": {name: {set: {measure: value}}}, "versus_wls": {name: {set:
         {"mae_reduction_percent", "ci", "success_gain_points", "success_ci"}}}}, with 95 % intervals by a
         paired bootstrap over curves within each set; and by name "configurations": {configuration:
         {measure: value}}, "slow": {set: {measure: value}} of the quarter of curves that fall least, "prefix":
-        {set: {"from": [points], "capped_mae": [...]}} and "reliability": {set: {"forecast", "happened",
-        "cases"}} in bins of the forecast probability. `mara_ray.predictor.scoring` has the measures.
+        {set: {"from": [points], "capped_mae": [...]}}, "reliability": {set: {"forecast", "happened",
+        "cases"}} in bins of the forecast probability, and "early": {set: {measure: value}} of the prefixes
+        before the warm-up is over. `mara_ray.predictor.scoring` has the measures.
     """
     rows = {name: bank.rows(name, "test") for name in SETS}
     rows = {name: found for name, found in rows.items() if len(found)}
-    all_scores = {
-        name: {
+
+    def scores_of(of: CurveForecasts, seen_P: np.ndarray) -> dict[str, CurveScores]:
+        return {
             set_name: _stacked(
                 [
-                    score_curve(of(int(row)), num_seen_P, points_needed_CG[row], bank.length_points)
+                    score_curve(of(int(row), seen_P), seen_P, points_needed_CG[row], bank.length_points)
                     for row in found
                 ]
             )
             for set_name, found in rows.items()
         }
-        for name, of in forecasts.items()
-    }
+
+    early_P = np.arange(1, num_seen_P[0])
+    all_scores = {name: scores_of(of, num_seen_P) for name, of in forecasts.items()}
+    early_scores = {name: scores_of(of, early_P) for name, of in forecasts.items()} if len(early_P) else {}
     drop_C = np.log(bank.ema_CL[:, 0] / bank.ema_CL.min(1))
     baseline = {set_name: scores.measures_K for set_name, scores in all_scores[BASELINE].items()}
     result: dict[str, Any] = {
-        key: {} for key in ("predictors", "versus_wls", "configurations", "slow", "prefix", "reliability")
+        key: {} for key in ("versus_wls", "configurations", "slow", "prefix", "reliability")
     }
+    result["predictors"] = {name: _means(sets) for name, sets in all_scores.items()}
+    result["early"] = {name: _means(sets) for name, sets in early_scores.items()}
     for name, sets in all_scores.items():
-        means = {set_name: np.nanmean(scores.measures_K, axis=0) for set_name, scores in sets.items()}
-        means["mean"] = np.mean(list(means.values()), axis=0)
-        result["predictors"][name] = {set_name: _named(mean) for set_name, mean in means.items()}
         if name != BASELINE:
             result["versus_wls"][name] = _versus(
                 {s: scores.measures_K for s, scores in sets.items()}, baseline
@@ -108,6 +111,12 @@ def evaluate_predictors(
         result["prefix"][name] = {set_name: _by_prefix(scores) for set_name, scores in sets.items()}
         result["reliability"][name] = {set_name: _reliability(scores) for set_name, scores in sets.items()}
     return result
+
+
+def _means(sets: Mapping[str, CurveScores]) -> dict[str, dict[str, float]]:
+    means = {set_name: np.nanmean(scores.measures_K, axis=0) for set_name, scores in sets.items()}
+    means["mean"] = np.mean(list(means.values()), axis=0)
+    return {set_name: _named(mean) for set_name, mean in means.items()}
 
 
 def _stacked(scores: list[CurveScores]) -> CurveScores:

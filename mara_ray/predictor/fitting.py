@@ -54,6 +54,12 @@ class FlowTraining:
         self.best_epoch = 0
         self.epoch = 0  # epochs done
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are done, or the validation error has not fallen for too many of them."""
+        waited = self.epoch - self.best_epoch
+        return self.epoch >= self.config.epochs or waited >= self.config.patience_epochs
+
     def run_epoch(self, rank: int, world_size: int) -> float:
         """One pass over the training curves; returns the mean loss of this rank."""
         rng = generator(self.seed, "predictor", "epoch", self.epoch)

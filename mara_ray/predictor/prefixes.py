@@ -14,14 +14,22 @@ class PrefixPredictor(ABC):
     """A predictor that answers for chosen prefixes of curves; the live call and the table come from that.
 
     Attributes:
+        name: how it is known.
         warmup_points: under so many points the answer is the remaining cap.
         num_samples: samples N of one forecast.
     """
+
+    name: str
 
     @property
     @abstractmethod
     def warmup_points(self) -> int:
         """Under so many points the answer is the remaining cap."""
+
+    @property
+    @abstractmethod
+    def content_hash(self) -> str:
+        """What the forecasts depend on, as 16 digits."""
 
     @property
     @abstractmethod

@@ -5,17 +5,10 @@ Axis letters: B prefixes, C curves, L points, X questions, N samples, G target l
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from mara_ray.artifacts import hash_of
-from mara_ray.predictor.forecast import CurvePredictor
-from mara_ray.predictor.protocol import Predictor
-
-
-class LivePredictor(Predictor, CurvePredictor, Protocol):
-    """A predictor that answers live and fills tables."""
+from mara_ray.predictor.prefixes import PrefixPredictor
 
 
 def prior_steps(
@@ -49,51 +42,47 @@ def prior_steps(
     return np.minimum(left_XN, length - num_seen_X[:, None]).astype(np.uint16)
 
 
-class WithPrior:
-    """Answers from the prior under `warmup_points` points, and from a predictor afterwards."""
+class WithPrior(PrefixPredictor):
+    """Answers from the prior before a predictor's warm-up is over, and from the predictor afterwards."""
 
-    def __init__(self, predictor: LivePredictor, prior_CL: np.ndarray, warmup_points: int = 4) -> None:
+    warmup_points = 1
+
+    def __init__(self, predictor: PrefixPredictor, prior_CL: np.ndarray) -> None:
         """Wrap a predictor; `prior_CL` are the training curves, as long as those that are asked for."""
         self.name = f"{predictor.name}_prior"
-        self.num_samples = predictor.num_samples
-        self.warmup_points = warmup_points
         self._predictor = predictor
         self._prior_CL = np.ascontiguousarray(prior_CL, np.float32)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples N of one forecast."""
+        return self._predictor.num_samples
 
     @property
     def content_hash(self) -> str:
         """What the forecasts depend on, as 16 digits."""
         prior = self._prior_CL.shape, self._prior_CL.tobytes().hex()
-        return hash_of(self.name, self._predictor.content_hash, self.warmup_points, *prior)
+        return hash_of(self.name, self._predictor.content_hash, *prior)
 
-    def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-        """Forecast single prefixes; see `Predictor.predict`."""
-        steps_BGN = self._predictor.predict(ema_BL, num_seen_B, target_BG)
-        early = np.flatnonzero(num_seen_B < self.warmup_points)
-        steps_BGN[early] = self._early(ema_BL[early], num_seen_B[early], target_BG[early])
-        return steps_BGN
-
-    def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:
-        """Forecast every prefix of curves; see `Predictor.predict_curves`."""
-        steps_CLGN = self._predictor.predict_curves(ema_CL, target_CG)
-        for num_seen in range(1, min(self.warmup_points, ema_CL.shape[1] + 1)):
-            seen_C = np.full(len(ema_CL), num_seen)
-            steps_CLGN[:, num_seen - 1] = self._early(ema_CL, seen_C, target_CG)
-        return steps_CLGN
-
-    def _early(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-        """The prior's answers, uint16 (B, G, N).
+    def steps(
+        self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
+    ) -> np.ndarray:
+        """Ask the prior early, and the predictor later.
 
         Raises:
             ValueError: the curves are not as long as the training curves.
         """
         length = self._prior_CL.shape[1]
-        if ema_BL.shape[1] != length:
-            raise ValueError(f"curves of {ema_BL.shape[1]} points, not {length} as in training")
-        ratio_BG = target_BG / ema_BL[:, :1].astype(np.float64)
-        seen_BG = np.broadcast_to(num_seen_B[:, None], ratio_BG.shape)
-        steps_XN = prior_steps(self._prior_CL, ratio_BG.ravel(), seen_BG.ravel(), self.num_samples)
-        steps_BGN = steps_XN.reshape(*ratio_BG.shape, self.num_samples)
-        unseen_BL = np.arange(length) >= num_seen_B[:, None]
-        steps_BGN[np.where(unseen_BL, np.inf, ema_BL).min(1)[:, None] <= target_BG] = 0
+        if ema_CL.shape[1] != length:
+            raise ValueError(f"curves of {ema_CL.shape[1]} points, not {length} as in training")
+        steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
+        early_B = num_seen_B < self._predictor.warmup_points
+        ratio_XG = target_BG[early_B] / ema_CL[curve_B[early_B], :1].astype(np.float64)
+        seen_XG = np.broadcast_to(num_seen_B[early_B, None], ratio_XG.shape)
+        early_steps = prior_steps(self._prior_CL, ratio_XG.ravel(), seen_XG.ravel(), self.num_samples)
+        steps_BGN[early_B] = early_steps.reshape(*ratio_XG.shape, self.num_samples)
+        if not early_B.all():
+            steps_BGN[~early_B] = self._predictor.steps(
+                ema_CL, curve_B[~early_B], num_seen_B[~early_B], target_BG[~early_B]
+            )
         return steps_BGN

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 from mara_ray.artifacts import hash_of, read_json
-from mara_ray.config import PredictorConfig
+from mara_ray.config import PredictorConfig, Rival
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.predictor.asymptote import PowerLawPredictor
+from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor
 from mara_ray.predictor.hazard import HazardPredictor
 from mara_ray.predictor.kalman import KalmanPredictor
+from mara_ray.predictor.prior import WithPrior
 from mara_ray.predictor.quantile import QuantilePredictor, fit_quantiles
 from mara_ray.predictor.weights import CONFIG_FILE
 from mara_ray.progress import Report
 
 
 def make_rival(
-    name: str, config: PredictorConfig, bank: CurveBank, seed: int, directory: Path, progress: Report
+    name: str,
+    flow: FlowPredictor,
+    config: PredictorConfig,
+    bank: CurveBank,
+    seed: int,
+    directory: Path,
+    progress: Report,
 ) -> CurvePredictor:
     """Build a rival; what must be trained is kept in `directory` and trained once.
 
     Args:
         name: "power" (power law with asymptote), "laira" (dynamic Kalman filter), "quantile" (the same
-            encoder, trained on the remaining steps directly) or "hazard" (the nearest training curves).
+            encoder, trained on the remaining steps directly), "hazard" (the nearest training curves) or
+            "fm_prior" (flow matching, with the training curves' prior before its warm-up is over).
+        flow: the trained flow-matching predictor.
         config: sizes and training of the quantile regressor, and the warm-up of all.
         bank: its training and validation curves are learned from.
         seed: the run's seed.
@@ -42,6 +53,8 @@ def make_rival(
             return KalmanPredictor(config.warmup_points)
         case "hazard":
             return HazardPredictor(train_CL, config.warmup_points)
+        case "fm_prior":
+            return WithPrior(flow, train_CL)
         case "quantile":
             identity = hash_of(config.model_dump(mode="json"), bank.content_hash, seed)
             path = directory / CONFIG_FILE
@@ -52,6 +65,5 @@ def make_rival(
             predictor.save(directory, made_from=identity)
             return predictor
         case _:
-            raise UserError(
-                f"evaluation.rivals: {name!r} is unknown; use some of power, laira, quantile, hazard"
-            )
+            known = ", ".join(get_args(Rival))
+            raise UserError(f"evaluation.rivals: {name!r} is unknown; use some of {known}")

@@ -128,14 +128,15 @@ def _train_worker(loop: dict[str, Any]) -> None:
     metrics_path = Path(loop["directory"]) / METRICS_FILE
     if rank == 0:
         _truncate(metrics_path, training.epoch)
-    while training.epoch < config.epochs:
+    while not training.is_over:
         row: dict[str, float] = {"loss": training.run_epoch(rank, world_size)}
-        if rank > 0:
-            ray.train.report(row)
-            continue
+        # Every rank holds the same weights, and so finds the same best epoch and the same end.
         predictor = make_predictor(config, training.average, loop["seed"])
         row["validation_mae"] = validation_error(predictor, loop["validation_CL"])
         row["best_epoch"] = training.keep_if_best(row["validation_mae"])
+        if rank > 0:
+            ray.train.report(row)
+            continue
         with open(metrics_path, "a") as file:
             file.write(json.dumps({"step": training.epoch, **row}) + "\n")
         with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ def result(toy_bank: CurveBank, tmp_path_factory: pytest.TempPathFactory) -> dic
     }
     num_seen_P = np.arange(4, toy_bank.length_points)
     return evaluate_predictors(
-        {name: from_table(table, num_seen_P) for name, table in tables.items()},
+        {name: from_table(table) for name, table in tables.items()},
         toy_bank,
         first_crossing(toy_bank.ema_CL, target_CG),
         num_seen_P,
@@ -104,7 +104,7 @@ def test_success_by_hand() -> None:
     needed_CG = first_crossing(ema_CL, target_CG)
     assert needed_CG.tolist() == [[7]]
     num_seen_P = np.arange(4, 12)
-    forecasts = from_table(table, num_seen_P)
+    forecasts = from_table(table)
     result = evaluate_predictors({"fm": forecasts, "wls": forecasts}, bank, needed_CG, num_seen_P)
     # three cases: n = 4 as above, n = 5 and 6 without a fault
     assert result["predictors"]["fm"]["id"]["success_accuracy"] == pytest.approx((5 / 7 + 1 + 1) / 3)
@@ -119,6 +119,7 @@ def test_configurations_slow_curves_prefixes_and_reliability(result: dict) -> No
     assert late["slow"]["id"]["capped_mae"] == pytest.approx(4)
     assert late["prefix"]["id"]["from"] == [4, 8, 16, 32]
     assert late["prefix"]["id"]["capped_mae"] == pytest.approx([4] * 4)
+    assert result["early"]["late"]["id"]["capped_mae"] == pytest.approx(4)
     oracle = result["reliability"]["oracle"]["vit"]
     assert oracle["forecast"] == [0, 1] and oracle["happened"] == [0, 1]
     forecast = np.array(late["reliability"]["id"]["forecast"])
@@ -131,6 +132,6 @@ def test_forecasts_on_the_spot_are_those_of_the_table(toy_bank: CurveBank, tmp_p
     network = FlowNetwork(SHAPE)
     for predictor in (WLSPredictor(), FlowPredictor(SHAPE, network, starting_noise(8, 4, 0))):
         table = ForecastTable.build(predictor, toy_bank, target_CG, tmp_path / predictor.name, silent)
-        live = from_predictor(predictor, toy_bank, target_CG, num_seen_P)
+        live = from_predictor(predictor, toy_bank, target_CG)
         for row in (0, 7):
-            assert np.array_equal(live(row), from_table(table, num_seen_P)(row))
+            assert np.array_equal(live(row, num_seen_P), from_table(table)(row, num_seen_P))

@@ -10,7 +10,6 @@ import pytest
 from mara_ray.curves.bank import CurveBank, first_crossing
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.predictor.hazard import HazardPredictor
-from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.prior import WithPrior, prior_steps
 from mara_ray.predictor.protocol import Predictor
 from mara_ray.progress import silent
@@ -101,27 +100,25 @@ def test_met_targets_need_nothing(predictor: WithPrior) -> None:
     assert (steps_LG[0, 1:] > 0).all() and (steps_LG[1:, 1:] == 0).all()
 
 
-def test_a_constant_curve_and_a_single_sample() -> None:
+def test_a_constant_curve() -> None:
     flat_CL = np.full((2, 12), 3.0, np.float32)
-    wrapped = WithPrior(WLSPredictor(), flat_CL)
-    assert wrapped.num_samples == 1 and wrapped.name == "wls_prior"
+    wrapped = WithPrior(HazardPredictor(flat_CL), flat_CL)
     steps_LGN = wrapped.predict_curves(flat_CL[:1], np.array([[2.0]], np.float32))[0]
-    assert steps_LGN[:, 0, 0].tolist() == list(range(11, -1, -1))
+    assert steps_LGN[:, :, 0].tolist() == steps_LGN[:, :, -1].tolist() == [[n] for n in range(11, -1, -1)]
 
 
 def test_the_hash_tells_what_it_was_made_of(toy_bank: CurveBank) -> None:
     train_CL = toy_bank.ema_CL[:12]
     wrappers = [
-        WithPrior(WLSPredictor(), train_CL),
-        WithPrior(WLSPredictor(), train_CL[:-1]),
-        WithPrior(WLSPredictor(5), train_CL),
-        WithPrior(WLSPredictor(), train_CL, warmup_points=5),
+        WithPrior(HazardPredictor(train_CL), train_CL),
+        WithPrior(HazardPredictor(train_CL), train_CL[:-1]),
+        WithPrior(HazardPredictor(train_CL, 5), train_CL),
     ]
-    assert len({wrapper.content_hash for wrapper in wrappers}) == 4
-    assert WithPrior(WLSPredictor(), train_CL.copy()).content_hash == wrappers[0].content_hash
+    assert len({wrapper.content_hash for wrapper in wrappers}) == 3
+    assert WithPrior(HazardPredictor(train_CL), train_CL.copy()).content_hash == wrappers[0].content_hash
 
 
 def test_another_length_is_refused() -> None:
-    wrapped = WithPrior(WLSPredictor(), np.ones((2, 60), np.float32))
+    wrapped = WithPrior(HazardPredictor(np.ones((2, 60), np.float32)), np.ones((2, 60), np.float32))
     with pytest.raises(ValueError, match="curves of 61 points, not 60"):
         wrapped.predict_curves(np.ones((1, 61), np.float32), np.ones((1, 1), np.float32))
