@@ -55,11 +55,12 @@ def bank_table(counts: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(
         title="Loss curves by configuration (10/50/90 % quantiles of accepted ones)",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     for head in ("configuration", "set"):
         table.add_column(head, no_wrap=True)
     for head in ("accepted", "others", "% left", "half at", "% noise"):
-        table.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=head != "others")
     for name, entry in counts.items():
         others = " ".join(f"{n} {status}" for status, n in entry["status"].items() if status != "ok")
         quantiles = [
