@@ -67,13 +67,20 @@ class PredictorConfig(Section):
     num_samples: Positive = Field(8, description="sampled futures N per prefix")
     euler_steps: Annotated[int, Field(ge=2)] = Field(4, description="Euler steps of the sampler")
     warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")
-    encoder_width: Positive = Field(48, description="width of the causal GRU encoder")
-    velocity_width: Positive = Field(128, description="hidden width of the velocity network")
+    target_fractions: tuple[PositiveFloat, PositiveFloat] = Field(
+        (0.3, 1.05),
+        description="fractions of a curve's log-drop between which targets are expected",
+    )
+    encoder_width: Positive = Field(96, description="width of the causal GRU encoder")
+    velocity_width: Positive = Field(64, description="hidden width of the velocity network")
     max_stretch: Annotated[float, Field(ge=1.0)] = Field(
-        1.5, description="training curves run up to so many times faster or slower; 1 leaves them"
+        1.0, description="training curves run up to so many times faster or slower; 1 leaves them"
     )
     max_noise: Annotated[float, Field(ge=0.0)] = Field(
-        0.03, description="relative size of the smooth noise on training curves, at most; 0 leaves them"
+        0.0, description="relative size of the smooth noise on training curves, at most; 0 leaves them"
+    )
+    shortest_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        1.0, description="training curves end early, after at least this share of their points; 1 leaves them"
     )
     epochs: Positive = Field(40, description="passes over the training curves; validation chooses one")
     patience_epochs: Positive = Field(

@@ -28,7 +28,7 @@ class Fan:
         title: what curve it is.
         ema_L: the whole smoothed curve, the true future included.
         num_seen: points n the predictor saw.
-        means_NH: sampled futures as mean losses of H bins that share the L - n remaining steps.
+        means_NH: sampled futures of the lowest loss, as means of H bins that share the L - n remaining steps.
         first_step, step_width: the step of point 0, and steps between points, on the axis of steps.
         target: the loss to reach, if one is to be shown.
     """
@@ -90,18 +90,22 @@ def forecast_fans(fans: Sequence[Fan]) -> Picture:
         figure.supylabel("smoothed training loss (log)", fontsize=9)
         handles = [
             Line2D([], [], color="black", lw=1.6, label="seen by the predictor"),
-            Line2D([], [], color=VERMILION, lw=1.2, label="true future"),
+            Line2D([], [], color=VERMILION, lw=1.2, label="lowest so far, in truth"),
             Line2D([], [], color=BLUE, lw=1.2, label="median forecast"),
             Patch(color=BLUE, alpha=0.35, label="50 % band"),
             Patch(color=BLUE, alpha=0.15, label="90 % band"),
+            Line2D([], [], color=GREEN, lw=1.2, ls="--", label="target"),
         ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=5, columnspacing=1.2)
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=6, columnspacing=1.0, handlelength=1.4
+        )
         png = to_png(figure)
     samples = fans[0].means_NH.shape[0] if fans else 0
     caption = (
         "Forecasts for test curves the predictor was not trained on. Black is what it saw; the bands hold the"
-        f" middle 50 % and 90 % of its {samples} sampled futures; red is what happened. A task is finished"
-        " where its curve first meets its target, so a sampled future gives a sampled finishing time."
+        f" middle 50 % and 90 % of its {samples} sampled futures of the lowest loss so far; red is what"
+        " happened. A task is finished where that first meets its target (green), so a sampled future gives a"
+        " sampled finishing time."
     )
     alt = f"{len(fans)} loss curves with forecast bands: " + "; ".join(fan.title for fan in fans) + "."
     return Picture("fans", "What the predictor expects", caption, alt, png)
@@ -129,16 +133,17 @@ def _draw_fan(axes: Axes, fan: Fan) -> None:
     num_seen, length = fan.num_seen, len(fan.ema_L)
     num_bins = fan.means_NH.shape[1]
     width = (length - num_seen) / num_bins
-    # A bin's mean stands at the middle of its steps; the fan starts from the last loss seen.
+    # A bin's mean stands at the middle of its steps; the fan starts from the lowest loss seen.
     step_H = num_seen - 1 + np.concatenate([[0.0], (np.arange(num_bins) + 0.5) * width + 0.5])
-    latest = np.full((len(fan.means_NH), 1), fan.ema_L[num_seen - 1])
-    path_NH = np.concatenate([latest, fan.means_NH], axis=1)
+    lowest_L = np.minimum.accumulate(fan.ema_L)
+    path_NH = np.concatenate([np.full((len(fan.means_NH), 1), lowest_L[num_seen - 1]), fan.means_NH], axis=1)
     step_H, past_L = (fan.first_step + fan.step_width * x for x in (step_H, np.arange(length)))
     low90, low50, median, high50, high90 = np.quantile(path_NH, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
     axes.fill_between(step_H, low90, high90, color=BLUE, alpha=0.15, lw=0)
     axes.fill_between(step_H, low50, high50, color=BLUE, alpha=0.35, lw=0)
     axes.plot(step_H, median, color=BLUE, lw=1.2)
-    axes.plot(past_L[num_seen - 1 :], fan.ema_L[num_seen - 1 :], color=VERMILION, lw=1.2)
+    axes.plot(past_L[num_seen - 1 :], fan.ema_L[num_seen - 1 :], color=VERMILION, lw=0.7, alpha=0.6)
+    axes.plot(past_L[num_seen - 1 :], lowest_L[num_seen - 1 :], color=VERMILION, lw=1.2)
     axes.plot(past_L[:num_seen], fan.ema_L[:num_seen], color="black", lw=1.6)
     axes.axvline(past_L[num_seen - 1], color="#888888", lw=0.8, ls=":")
     if fan.target is not None:

@@ -27,6 +27,7 @@ from mara_ray.workload.episodes import Workload
 
 NUM_FANS = 6
 FAN_SHARE = 8  # a fan shows the forecast after an eighth of the curve
+FAN_FRACTION = 0.9  # of the log-drop: the target of a fan
 PACKAGES = ("ray", "torch", "numpy", "scipy")
 LEARNING_COLUMNS = {
     "validation_completion": "completion on validation episodes, %",
@@ -109,8 +110,9 @@ def _fans(run: Run, bank: CurveBank) -> list[Fan]:
     numbers = pd.Series(bank.configuration[test_rows]).groupby(bank.configuration[test_rows]).cumcount()
     chosen = test_rows[np.argsort(numbers.to_numpy(), kind="stable")][:NUM_FANS]
     num_seen = max(bank.length_points // FAN_SHARE, predictor.shape.warmup_points)
-    means_FNH = predictor.futures(bank.ema_CL, chosen, np.full(len(chosen), num_seen))
+    target_F = bank.target_losses((FAN_FRACTION,))[chosen, 0]
+    means_FNH = predictor.futures(bank.ema_CL, chosen, np.full(len(chosen), num_seen), target_F)
     return [
-        Fan(str(bank.curve_id[row]), bank.ema_CL[row], num_seen, means_NH)
-        for row, means_NH in zip(chosen, means_FNH, strict=True)
+        Fan(str(bank.curve_id[row]), bank.ema_CL[row], num_seen, means_NH, target=float(target))
+        for row, means_NH, target in zip(chosen, means_FNH, target_F, strict=True)
     ]

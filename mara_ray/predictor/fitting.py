@@ -19,13 +19,14 @@ from mara_ray.curves.bank import first_crossing
 from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
 from mara_ray.predictor.prefixes import PrefixPredictor
+from mara_ray.predictor.questions import draw_targets, target_questions
 from mara_ray.predictor.targets import interval_means, interval_means_after
 from mara_ray.seeding import generator, seed_integer
 
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
 GRADIENT_CLIP = 1.0
 AVERAGE_DECAY = 0.99  # of the exponential moving average of the weights
-VALIDATION_FRACTIONS = (0.3, 0.5, 0.7, 0.9, 1.05)  # of the log-drop: the targets that choose the epoch
+VALIDATION_FRACTIONS = np.linspace(0.3, 1.05, 16)  # of the log-drop, as in workloads: they choose the epoch
 VALIDATION_PREFIXES = 8  # of each validation curve, evenly spread
 
 
@@ -68,49 +69,69 @@ class FlowTraining:
         for number, curves in enumerate(batches):
             # All ranks draw for the whole batch, and each takes its share: the draws are those of one worker.
             size = len(curves), PREFIXES_PER_CURVE
-            batch_CL, end_C = augment(
-                self.train_CL[curves], rng, self.config.max_stretch, self.config.max_noise
-            )
+            batch_CL, end_C = augment(self.train_CL[curves], rng, self.config)
             # Points seen: from the warm-up to one short of the end, with a step at least to look ahead.
             first = np.minimum(self.config.warmup_points, end_C - 1)[:, None]
             num_seen = first + (rng.random(size) * (end_C[:, None] - first)).astype(np.int64)
             time = rng.random((*size, 1), np.float32) * np.float32(self.latest_time)
             z0 = rng.standard_normal((*size, self.config.horizon_bins), np.float32)
+            share_of_targets = rng.random(size)
             share = slice(rank, None, world_size)
             self._set_learning_rate((self.epoch + number / len(batches)) / self.config.epochs)
-            loss = self._loss(batch_CL[share], end_C[share], num_seen[share], time[share], z0[share])
+            lowest_CL = np.minimum.accumulate(batch_CL, axis=1)
+            target_CP, weight_CP = draw_targets(
+                lowest_CL, num_seen, share_of_targets, self.config.target_fractions
+            )
+            weight_CP /= weight_CP.sum()
+            loss = self._loss(
+                *(x[share] for x in (batch_CL, lowest_CL, end_C, num_seen, target_CP, weight_CP, time, z0))
+            )
             self.optimizer.zero_grad()
-            (loss * (len(curves[share]) / len(curves))).backward()
+            loss.backward()
             _sum_gradients(self.network, world_size)
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), GRADIENT_CLIP)
             self.optimizer.step()
             self._update_average(self.epoch * len(batches) + number)
-            losses.append(float(loss.detach()))
+            losses.append(world_size * float(loss.detach()))
         self.epoch += 1
         return float(np.mean(losses))
 
     def _loss(
         self,
         ema_CL: np.ndarray,
+        lowest_CL: np.ndarray,
         end_C: np.ndarray,
         num_seen_CP: np.ndarray,
+        target_CP: np.ndarray,
+        weight_CP: np.ndarray,
         time_CP1: np.ndarray,
         noise_CPH: np.ndarray,
     ) -> Tensor:
-        """The flow-matching loss E |v(z_u, u, c) - (z1 - z0)|^2 with z_u = (1 - u) z0 + u z1."""
+        """The flow-matching loss, sum of w |v(z_u, u, c) - (z1 - z0)|^2 / H with z_u = (1 - u) z0 + u z1."""
         row_C1 = np.arange(len(ema_CL))[:, None]
-        means_CPH = interval_means_after(ema_CL, num_seen_CP, end_C, self.config.horizon_bins)
-        ratio_CPH = np.log(means_CPH / ema_CL[row_C1, num_seen_CP - 1, None])
-        feature_CLD, target_CPH, u_CP1, z0_CPH = (
+        means_CPH = interval_means_after(lowest_CL, num_seen_CP, end_C, self.config.horizon_bins)
+        latest_CP = lowest_CL[row_C1, num_seen_CP - 1]
+        ratio_CPH = np.log(means_CPH / latest_CP[..., None])
+        first_CP = np.broadcast_to(ema_CL[:, :1], latest_CP.shape)
+        question_XQ = target_questions(first_CP.ravel(), latest_CP.ravel(), target_CP.reshape(-1, 1))[:, 0]
+        feature_CLD, question_CPQ, target_CPH, weight_CP1, u_CP1, z0_CPH = (
             torch.from_numpy(array).float().to(self.device)
-            for array in (prefix_features(ema_CL, end_C), ratio_CPH, time_CP1, noise_CPH)
+            for array in (
+                prefix_features(ema_CL, end_C),
+                question_XQ.reshape(*latest_CP.shape, -1),
+                ratio_CPH,
+                weight_CP[..., None],
+                time_CP1,
+                noise_CPH,
+            )
         )
         encoding_CLE = self.network.encode(feature_CLD)
         encoding_CPE = encoding_CLE[torch.from_numpy(row_C1), torch.from_numpy(num_seen_CP - 1)]
         z1_CPH = (target_CPH - self.network.target_mean_H) / self.network.target_scale_H
         z_CPH = (1 - u_CP1) * z0_CPH + u_CP1 * z1_CPH
-        velocity_CPH = self.network.step(z_CPH, u_CP1, self.network.context(encoding_CPE))
-        return (velocity_CPH - (z1_CPH - z0_CPH)).square().mean()
+        context_CPW = self.network.condition(encoding_CPE, question_CPQ)
+        velocity_CPH = self.network.step(z_CPH, u_CP1, context_CPW)
+        return (weight_CP1 * (velocity_CPH - (z1_CPH - z0_CPH)).square()).sum() / z1_CPH.shape[2]
 
     def _set_learning_rate(self, done: float) -> None:
         warm = min(1.0, 0.05 + done / 0.05)
@@ -159,8 +180,9 @@ def make_predictor(config: PredictorConfig, weights: dict[str, Tensor], seed: in
 
 
 def log_ratios(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
-    """log(y_j / latest loss) of every prefix before standardisation: float64 (C, L - 1, H)."""
-    return np.log(interval_means(ema_CL, num_bins) / ema_CL[:, :-1, None])
+    """log(y_j / lowest loss so far) of every prefix before standardisation: float64 (C, L - 1, H)."""
+    lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
+    return np.log(interval_means(lowest_CL, num_bins) / lowest_CL[:, :-1, None])
 
 
 def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> float:
@@ -168,7 +190,7 @@ def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> f
     length = validation_CL.shape[1]
     initial_C1 = validation_CL[:, :1].astype(np.float64)
     lowest_C1 = validation_CL.min(1, keepdims=True)
-    target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** np.array(VALIDATION_FRACTIONS)).astype(np.float32)
+    target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** VALIDATION_FRACTIONS).astype(np.float32)
     seen_P = np.linspace(predictor.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
     curve_B = np.repeat(np.arange(len(validation_CL)), len(seen_P))
     seen_B = np.tile(seen_P, len(validation_CL))

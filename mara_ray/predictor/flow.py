@@ -1,8 +1,9 @@
-"""The flow-matching predictor: from a loss prefix to samples of its future, read as steps still needed.
+"""The flow-matching predictor: from a loss prefix and a target to sampled futures, read as steps needed.
 
-Axis letters: B prefixes, C curves, L points, P prefixes of a curve, N samples, H bins, D features,
-E encoding, W hidden width, G target levels.
-Everything is scale-free: only ratios of losses go in, and only ratios come out.
+Axis letters: B prefixes, C curves, L points, N samples, H bins, D features, E encoding, Q what is told of
+a target, W hidden width, G target levels, X forecasts (a prefix and a target each).
+Everything is scale-free: only ratios of losses go in, and only ratios come out. The future is that of the
+lowest loss so far, since that is what a target waits for.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from scipy.special import ndtri
 from torch import Tensor, nn
 
 from mara_ray.predictor.prefixes import PrefixPredictor
+from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions
 from mara_ray.predictor.targets import first_crossing_steps
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 
 TREND_LAGS = (1, 8, 32)  # points back to which the loss is compared
 TIME_FREQUENCIES = 8
-PREFIXES_PER_PASS = 256  # of the sampler: their float64 activations stay in the cache
+FORECASTS_PER_PASS = 256  # of the sampler: their float64 activations stay in the cache
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class FlowShape:
 def prefix_features(ema_CL: np.ndarray, length_C: np.ndarray | None = None) -> np.ndarray:
     """What the encoder reads at each point: float64 (C, L, D), causal and scale-free.
 
-    Log loss against the first point and against `TREND_LAGS` points ago, log points seen and log points
-    left until the curve's end: L, or its entry of `length_C` if that is given.
+    Log loss against the first point, against the lowest so far and against `TREND_LAGS` points ago, log
+    points seen and log points left until the curve's end: L, or its entry of `length_C` if that is given.
     """
     log_CL = np.log(ema_CL, dtype=np.float64)
     num_curves, length = ema_CL.shape
@@ -54,10 +56,11 @@ def prefix_features(ema_CL: np.ndarray, length_C: np.ndarray | None = None) -> n
     seen_CL = np.broadcast_to(np.log(point_L + 1.0), log_CL.shape)
     left_CL = np.log(np.maximum(end_C[:, None] - point_L, 1))
     trends = [log_CL - log_CL[:, np.maximum(point_L - lag, 0)] for lag in TREND_LAGS]
-    return np.stack([log_CL - log_CL[:, :1], *trends, seen_CL, left_CL], axis=2)
+    above_CL = log_CL - np.minimum.accumulate(log_CL, axis=1)
+    return np.stack([log_CL - log_CL[:, :1], above_CL, *trends, seen_CL, left_CL], axis=2)
 
 
-NUM_FEATURES = 3 + len(TREND_LAGS)
+NUM_FEATURES = 4 + len(TREND_LAGS)
 
 
 class FlowNetwork(nn.Module):
@@ -77,6 +80,7 @@ class FlowNetwork(nn.Module):
         width, encoding = shape.velocity_width, shape.encoder_width + NUM_FEATURES
         self.encoder = nn.GRU(NUM_FEATURES, shape.encoder_width, batch_first=True)
         self.context = nn.Sequential(nn.Linear(encoding, width), nn.SiLU(), nn.Linear(width, width))
+        self.question = nn.Linear(NUM_QUESTIONS, width)
         self.time = nn.Linear(2 * TIME_FREQUENCIES, width)
         self.bins = nn.Linear(shape.horizon_bins, width)
         self.hidden = nn.Linear(width, width)
@@ -92,6 +96,10 @@ class FlowNetwork(nn.Module):
         """Encode every prefix of curves in one causal pass: (C, L, E); entry n - 1 knows n points."""
         feature_CLD = (feature_CLD - self.feature_mean_D) / self.feature_scale_D
         return torch.cat([self.encoder(feature_CLD)[0], feature_CLD], dim=2)
+
+    def condition(self, encoding_E: Tensor, question_Q: Tensor) -> Tensor:
+        """What the flow is conditioned on, (..., W): the encoding of a prefix and what is asked of it."""
+        return self.context(encoding_E) + self.question(question_Q)
 
     def step(self, z_H: Tensor, time_1: Tensor, context_W: Tensor) -> Tensor:
         """The velocity v(z, u, c) of leading axes that broadcast: z (..., H), u (..., 1), c (..., W).
@@ -147,48 +155,52 @@ class FlowPredictor(PrefixPredictor):
     def steps(
         self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
     ) -> np.ndarray:
-        """Sample futures and read off the crossings, encoding each curve once."""
-        horizon_B = ema_CL.shape[1] - num_seen_B
-        steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
-        encoding_CLE = self._encode(ema_CL, num_seen_B)
-        for first in range(0, len(curve_B), PREFIXES_PER_PASS):
-            part = slice(first, first + PREFIXES_PER_PASS)
-            curve_P, last_P = curve_B[part], num_seen_B[part] - 1
-            latest_P = ema_CL[curve_P, last_P].astype(np.float64)
-            encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
-            means_PNH = self._sample(encoding_PE, latest_P)
-            steps_BGN[part] = first_crossing_steps(means_PNH, latest_P, horizon_B[part], target_BG[part])
+        """Sample futures and read off the crossings, encoding each curve once; no thought for met targets."""
+        steps_BGN = np.zeros((*target_BG.shape, self.num_samples), np.uint16)
+        lowest_B = np.minimum.accumulate(ema_CL, axis=1)[curve_B, num_seen_B - 1].astype(np.float64)
+        encoding_BE = self._encode(ema_CL, curve_B, num_seen_B)
+        question_BGQ = torch.from_numpy(target_questions(ema_CL[curve_B, 0], lowest_B, target_BG))
+        all_rows, all_levels = np.nonzero(target_BG < lowest_B[:, None])
+        for first in range(0, len(all_rows), FORECASTS_PER_PASS):
+            part = slice(first, first + FORECASTS_PER_PASS)
+            row_X, level_X = all_rows[part], all_levels[part]
+            means_XNH = self._sample(encoding_BE[row_X], question_BGQ[row_X, level_X], lowest_B[row_X])
+            horizon_X, target_X1 = ema_CL.shape[1] - num_seen_B[row_X], target_BG[row_X, level_X, None]
+            found_X1N = first_crossing_steps(means_XNH, lowest_B[row_X], horizon_X, target_X1)
+            steps_BGN[row_X, level_X] = found_X1N[:, 0]
         return steps_BGN
 
-    def futures(self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray) -> np.ndarray:
-        """Sampled futures of chosen prefixes (see `predict_prefixes`), for pictures.
+    def futures(
+        self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_B: np.ndarray
+    ) -> np.ndarray:
+        """Sampled futures of chosen prefixes (see `predict_prefixes`) with a target each, for pictures.
 
         Returns:
-            Mean losses of H bins that share the remaining L - n steps, float64 (B, N, H).
+            Mean lowest losses so far of H bins that share the remaining L - n steps, float64 (B, N, H).
         """
-        last_B = num_seen_B - 1
-        encoding_CLE = self._encode(ema_CL, num_seen_B)
-        encoding_BE = encoding_CLE[torch.from_numpy(curve_B), torch.from_numpy(last_B)]
-        return self._sample(encoding_BE, ema_CL[curve_B, last_B].astype(np.float64))
+        lowest_B = np.minimum.accumulate(ema_CL, axis=1)[curve_B, num_seen_B - 1].astype(np.float64)
+        question_BGQ = torch.from_numpy(target_questions(ema_CL[curve_B, 0], lowest_B, target_B[:, None]))
+        return self._sample(self._encode(ema_CL, curve_B, num_seen_B), question_BGQ[:, 0], lowest_B)
 
-    def _encode(self, ema_CL: np.ndarray, num_seen_B: np.ndarray) -> Tensor:
-        """Encode every prefix of curves, float64 (C, L', E), as far as anyone has seen."""
+    def _encode(self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray) -> Tensor:
+        """Encode prefixes, float64 (B, E), from one pass over each curve, as far as anyone has seen."""
         # The features need the cap L, the encoder only the points that someone has seen.
         feature_CLD = prefix_features(ema_CL)[:, : num_seen_B.max(initial=1)]
         with torch.inference_mode():
-            return self._network.encode(torch.from_numpy(feature_CLD))
+            encoding_CLE = self._network.encode(torch.from_numpy(feature_CLD))
+            return encoding_CLE[torch.from_numpy(curve_B), torch.from_numpy(num_seen_B - 1)]
 
-    def _sample(self, encoding_BE: Tensor, latest_B: np.ndarray) -> np.ndarray:
-        """Sample the mean losses of the future bins: float64 (B, N, H)."""
+    def _sample(self, encoding_XE: Tensor, question_XQ: Tensor, lowest_X: np.ndarray) -> np.ndarray:
+        """Sample the mean lowest losses of the future bins: float64 (X, N, H)."""
         network, num_steps = self._network, self.shape.euler_steps
         with torch.inference_mode():
-            context_B1W = network.context(encoding_BE)[:, None]
-            z_BNH = torch.from_numpy(self.noise_NH).expand(len(encoding_BE), -1, -1)
+            context_X1W = network.condition(encoding_XE, question_XQ)[:, None]
+            z_XNH = torch.from_numpy(self.noise_NH)[None]  # the first step is one for all in its first layer
             for step in range(num_steps):
                 time_1 = torch.full((1,), step / num_steps, dtype=torch.float64)
-                z_BNH = z_BNH + network.step(z_BNH, time_1, context_B1W) / num_steps
-            log_ratio_BNH = z_BNH * network.target_scale_H + network.target_mean_H
-        return np.exp(log_ratio_BNH.numpy()) * latest_B[:, None, None]
+                z_XNH = z_XNH + network.step(z_XNH, time_1, context_X1W) / num_steps
+            log_ratio_XNH = z_XNH * network.target_scale_H + network.target_mean_H
+        return np.exp(log_ratio_XNH.numpy()) * lowest_X[:, None, None]
 
     def _tensors(self) -> dict[str, Tensor]:
         state = {name: tensor.float().contiguous() for name, tensor in self._network.state_dict().items()}

@@ -85,7 +85,7 @@ def forecast_outside(
         points_N = np.full(predictor.num_samples, GRID_POINTS - num_seen)
     else:
         points_N = predictor.predict(known_1L, seen_1, np.array([[target]], np.float32))[0, 0]
-    means_NH = predictor.futures(known_1L, np.array([0]), seen_1)[0]
+    means_NH = predictor.futures(known_1L, np.array([0]), seen_1, np.array([target], np.float32))[0]
     return OutsideForecast(
         curve.name,
         curve.steps[0],

@@ -1,4 +1,4 @@
-"""The quantile predictor: the flow's encoder, and a head that is asked for the steps to one target.
+"""The quantile predictor: the flow's encoder, and a head that answers with the steps to a target.
 
 Axis letters: B prefixes, C curves, L points, P prefixes of a curve, N quantiles, D features, E encoding,
 Q what is told of a target, W hidden width, G target levels.
@@ -23,13 +23,11 @@ from mara_ray.config import PredictorConfig
 from mara_ray.predictor.fitting import AVERAGE_DECAY, GRADIENT_CLIP, PREFIXES_PER_CURVE, validation_error
 from mara_ray.predictor.flow import NUM_FEATURES, prefix_features
 from mara_ray.predictor.prefixes import PrefixPredictor
+from mara_ray.predictor.questions import NUM_QUESTIONS, draw_targets, target_questions
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.progress import Report
 from mara_ray.seeding import generator, seed_integer
 
-NUM_QUESTIONS = 3
-SMALLEST_GAP = 1e-4  # in log loss, to a target that is not met
-FRACTIONS = (0.3, 1.05)  # of the log-drop, between which targets are drawn
 TARGETS_PER_PREFIX = 4
 PREFIXES_PER_PASS = 256
 
@@ -42,16 +40,6 @@ class QuantileShape:
     hidden_width: int
     num_samples: int
     warmup_points: int
-
-
-def target_questions(first_B: np.ndarray, latest_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
-    """What the head is told of targets: float64 (B, G, Q), scale-free.
-
-    Log target against the latest and the first loss, and the log of the gap to the latest loss.
-    """
-    log_BG = np.log(target_BG, dtype=np.float64)
-    gap_BG = np.maximum(np.log(latest_B, dtype=np.float64)[:, None] - log_BG, SMALLEST_GAP)
-    return np.stack([-gap_BG, log_BG - np.log(first_B, dtype=np.float64)[:, None], np.log(gap_BG)], axis=2)
 
 
 class QuantileNetwork(nn.Module):
@@ -114,6 +102,7 @@ class QuantilePredictor(PrefixPredictor):
         self, ema_CL: np.ndarray, curve_B: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray
     ) -> np.ndarray:
         """Read the shares of the remaining cap off the network, encoding each curve once."""
+        lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
         cap_B11 = (ema_CL.shape[1] - num_seen_B)[:, None, None]
         steps_BGN = np.empty((*target_BG.shape, self.num_samples), np.uint16)
         with torch.inference_mode():
@@ -122,7 +111,9 @@ class QuantilePredictor(PrefixPredictor):
             for first in range(0, len(curve_B), PREFIXES_PER_PASS):
                 part = slice(first, first + PREFIXES_PER_PASS)
                 curve_P, last_P = curve_B[part], num_seen_B[part] - 1
-                question_PGQ = target_questions(ema_CL[curve_P, 0], ema_CL[curve_P, last_P], target_BG[part])
+                question_PGQ = target_questions(
+                    ema_CL[curve_P, 0], lowest_CL[curve_P, last_P], target_BG[part]
+                )
                 encoding_PE = encoding_CLE[torch.from_numpy(curve_P), torch.from_numpy(last_P)]
                 share_PGN = self._network.shares(encoding_PE, torch.from_numpy(question_PGQ)).numpy()
                 steps_BGN[part] = np.clip(np.rint(share_PGN * cap_B11[part]), 1, cap_B11[part])
@@ -176,13 +167,13 @@ def fit_quantiles(
             done = (epoch + number / num_batches) / config.epochs
             rate = min(1.0, 0.05 + done / 0.05) * 0.5 * (1 + math.cos(math.pi * done))
             optimizer.param_groups[0]["lr"] = config.learning_rate * rate
-            last_CP, question_XGQ, share_XG, open_XG = draw_cases(train_CL[curves], config.warmup_points, rng)
+            last_CP, question_XGQ, share_XG, weight_X = draw_cases(train_CL[curves], config, rng)
             encoding_CLE = network.encode(feature_CLD[torch.from_numpy(curves)])
             encoding_CPE = encoding_CLE[torch.arange(len(curves))[:, None], last_CP]
             error_XGN = share_XG[..., None] - network.shares(encoding_CPE.flatten(0, 1), question_XGQ)
-            pinball_XGN = torch.maximum(level_N * error_XGN, (level_N - 1) * error_XGN)
+            pinball_X = torch.maximum(level_N * error_XGN, (level_N - 1) * error_XGN).mean((1, 2))
             optimizer.zero_grad()
-            pinball_XGN[open_XG].mean().backward()
+            ((weight_X * pinball_X).sum() / weight_X.sum()).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), GRADIENT_CLIP)
             optimizer.step()
             step = epoch * num_batches + number
@@ -199,28 +190,26 @@ def fit_quantiles(
 
 
 def draw_cases(
-    ema_CL: np.ndarray, warmup_points: int, rng: np.random.Generator
+    ema_CL: np.ndarray, config: PredictorConfig, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Random prefixes and targets of curves; X runs over all prefixes of all curves.
+    """Random prefixes of curves and targets they have not met; X runs over all prefixes of all curves.
 
     Returns:
         Index of the last point seen (C, P), questions (X, G, Q), share of the remaining cap that is
-        needed (X, G), and whether the target is still to be met (X, G).
+        needed (X, G), and the weights of the prefixes (X,) of `draw_targets`.
     """
-    length = ema_CL.shape[1]
-    size = len(ema_CL), PREFIXES_PER_CURVE, TARGETS_PER_PREFIX
-    last_CP = rng.integers(warmup_points - 1, length - 1, size[:2])
+    num_curves, length = ema_CL.shape
+    last_CP = rng.integers(config.warmup_points - 1, length - 1, (num_curves, PREFIXES_PER_CURVE))
     lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-    first_C1 = ema_CL[:, :1].astype(np.float64)
-    drop_C1 = np.maximum(np.log(first_C1 / lowest_CL[:, -1:]), 1e-3)  # as in `CurveBank.target_losses`
-    fraction_CPG = rng.uniform(*FRACTIONS, size)
-    target_CPG = (first_C1[..., None] * np.exp(-drop_C1[..., None] * fraction_CPG)).astype(np.float32)
+    share_CPG = rng.random((*last_CP.shape, TARGETS_PER_PREFIX))
+    target_CPG, weight_CP = draw_targets(lowest_CL, last_CP + 1, share_CPG, config.target_fractions)
     # The lowest loss so far never rises: the points over a target are those before it is met.
     left_CPG = (lowest_CL[:, None, None] > target_CPG[..., None]).sum(3) - last_CP[..., None]
-    latest_X = np.take_along_axis(ema_CL, last_CP, axis=1).ravel()
-    first_X = np.repeat(ema_CL[:, 0], size[1])
-    question_XGQ = target_questions(first_X, latest_X, target_CPG.reshape(-1, size[2]))
-    share_CPG = np.minimum(left_CPG / (length - 1 - last_CP[..., None]), 1.0)
-    share_XG = torch.from_numpy(share_CPG).float().flatten(0, 1)
-    open_XG = torch.from_numpy(left_CPG > 0).flatten(0, 1)
-    return torch.from_numpy(last_CP), torch.from_numpy(question_XGQ).float(), share_XG, open_XG
+    lowest_X = np.take_along_axis(lowest_CL, last_CP, axis=1).ravel()
+    first_X = np.repeat(ema_CL[:, 0], last_CP.shape[1])
+    question_XGQ = target_questions(first_X, lowest_X, target_CPG.reshape(-1, TARGETS_PER_PREFIX))
+    share_XG = np.clip(left_CPG / (length - 1 - last_CP[..., None]), 0.0, 1.0).reshape(question_XGQ.shape[:2])
+    question, share, weight = (
+        torch.from_numpy(array).float() for array in (question_XGQ, share_XG, weight_CP.ravel())
+    )
+    return torch.from_numpy(last_CP), question, share, weight

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mara_ray.predictor.augment import SHORTEST_SHARE, augment
+from mara_ray.config import PredictorConfig
+from mara_ray.predictor.augment import augment
 
 
 def curves(num_curves: int = 40, length: int = 100) -> np.ndarray:
@@ -17,8 +18,8 @@ def curves(num_curves: int = 40, length: int = 100) -> np.ndarray:
 
 def test_only_shortened() -> None:
     ema_CL = curves()
-    augmented_CL, end_C = augment(ema_CL, np.random.default_rng(1), 1.0, 0.0)
-    assert 10 < (end_C == 100).sum() < 30 and end_C.min() >= SHORTEST_SHARE * 100
+    augmented_CL, end_C = augment(ema_CL, np.random.default_rng(1), PredictorConfig(shortest_share=0.3))
+    assert 10 < (end_C == 100).sum() < 30 and end_C.min() >= 30
     for before_L, after_L, end in zip(ema_CL, augmented_CL, end_C, strict=True):
         assert np.allclose(after_L[:end], before_L[:end], rtol=1e-6)
         assert (after_L[end:] == after_L[end - 1]).all()
@@ -30,7 +31,7 @@ def test_time_runs_faster_or_slower(seed: int) -> None:
     """A curve exp(-t) on the grid becomes exp(-f t), which tells its factor; it ends where the data do."""
     log_slope = 0.01
     ema_CL = np.exp(-log_slope * np.arange(100, dtype=np.float32))[None].repeat(20, 0)
-    augmented_CL, end_C = augment(ema_CL, np.random.default_rng(seed), 2.0, 0.0)
+    augmented_CL, end_C = augment(ema_CL, np.random.default_rng(seed), PredictorConfig(max_stretch=2.0))
     factor_C = -np.log(augmented_CL[:, 10]) / (10 * log_slope)
     assert (factor_C > 0.499).all() and (factor_C < 2.001).all()
     for after_L, end, factor in zip(augmented_CL, end_C, factor_C, strict=True):
@@ -39,11 +40,11 @@ def test_time_runs_faster_or_slower(seed: int) -> None:
 
 
 def test_noise_is_smooth_relative_and_bounded_in_size() -> None:
-    ema_CL = np.ones((200, 100), np.float32)
-    augmented_CL, _ = augment(ema_CL, np.random.default_rng(2), 1.0, 0.05)
+    ema_CL, noisy = np.ones((200, 100), np.float32), PredictorConfig(max_noise=0.05)
+    augmented_CL, _ = augment(ema_CL, np.random.default_rng(2), noisy)
     deviation_CL = np.log(augmented_CL)
     assert (np.abs(deviation_CL).max(1) == 0).sum() > 60, "every second curve, on average"
     assert 0.01 < deviation_CL[:, 50:].std() < 0.05
     assert np.abs(np.diff(deviation_CL, axis=1)).mean() < 0.5 * np.abs(deviation_CL).mean()
-    scaled_CL, _ = augment(7 * ema_CL, np.random.default_rng(2), 1.0, 0.05)
+    scaled_CL, _ = augment(7 * ema_CL, np.random.default_rng(2), noisy)
     assert np.allclose(scaled_CL, 7 * augmented_CL, rtol=1e-5)

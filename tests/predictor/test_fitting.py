@@ -82,8 +82,8 @@ def test_standardisation_is_of_the_training_curves(toy_bank: CurveBank, train_CL
     assert not torch.equal(everything.target_mean_H, network.target_mean_H)
 
 
-def test_log_ratios_are_against_the_latest_loss() -> None:
-    losses = np.array([[8.0, 4.0, 2.0, 2.0, 2.0]])
+def test_log_ratios_are_of_the_lowest_losses() -> None:
+    losses = np.array([[8.0, 4.0, 2.0, 6.0, 3.0]])
     ratios_CPH = log_ratios(losses, 4)
     assert ratios_CPH.shape == (1, 4, 4)
     assert ratios_CPH[0, 0].tolist() == pytest.approx(np.log([0.5, 0.25, 0.25, 0.25]).tolist())
