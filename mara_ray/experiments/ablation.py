@@ -22,7 +22,7 @@ from mara_ray.config import Positive, PredictorConfig, Section, load_config
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.errors import MachineError, UserError
 from mara_ray.experiments.cluster import connect
-from mara_ray.predictor.fitting import FlowTraining, make_predictor, validation_error
+from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.scoring import MEASURES, score_curve
 
@@ -136,7 +136,7 @@ def _train(
         training.run_epoch(0, 1)
         predictor = make_predictor(settings, training.average, seed)
         training.keep_if_best(validation_error(predictor, validation_CL))
-    return make_predictor(settings, training.best, seed)
+    return calibrated(make_predictor(settings, training.best, seed), validation_CL)
 
 
 def _sampler_rows(

@@ -20,6 +20,7 @@ from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
 from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.questions import draw_targets, target_questions
+from mara_ray.predictor.scoring import crps
 from mara_ray.predictor.targets import interval_means, interval_means_after
 from mara_ray.seeding import generator, seed_integer
 
@@ -27,6 +28,7 @@ PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the 
 GRADIENT_CLIP = 1.0
 AVERAGE_DECAY = 0.99  # of the exponential moving average of the weights
 VALIDATION_FRACTIONS = np.linspace(0.3, 1.05, 16)  # of the log-drop, as in workloads: they choose the epoch
+SPREADS = np.round(np.linspace(1.0, 3.0, 9), 2).tolist()  # tried on the validation curves
 VALIDATION_PREFIXES = 8  # of each validation curve, evenly spread
 
 
@@ -187,6 +189,21 @@ def log_ratios(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
 
 def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> float:
     """Mean capped error, in steps, of the median demand over validation prefixes and targets not yet met."""
+    steps_XN, truth_X = _validation_cases(predictor, validation_CL)
+    return float(np.abs(np.median(steps_XN, axis=1) - truth_X).mean())
+
+
+def calibrated(predictor: FlowPredictor, validation_CL: np.ndarray) -> FlowPredictor:
+    """The predictor with the spread of its samples that has the least CRPS on the validation curves."""
+    scores = {
+        spread: crps(*_validation_cases(predictor.with_spread(spread), validation_CL)).mean()
+        for spread in SPREADS
+    }
+    return predictor.with_spread(min(scores, key=scores.__getitem__))
+
+
+def _validation_cases(predictor: PrefixPredictor, validation_CL: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forecasts (X, N) and true steps (X,), capped, of validation prefixes and targets not yet met."""
     length = validation_CL.shape[1]
     initial_C1 = validation_CL[:, :1].astype(np.float64)
     lowest_C1 = validation_CL.min(1, keepdims=True)
@@ -194,12 +211,10 @@ def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> f
     seen_P = np.linspace(predictor.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
     curve_B = np.repeat(np.arange(len(validation_CL)), len(seen_P))
     seen_B = np.tile(seen_P, len(validation_CL))
-    forecast_BG = np.median(
-        predictor.predict_prefixes(validation_CL, curve_B, seen_B, target_CG[curve_B]), axis=2
-    )
+    steps_BGN = predictor.predict_prefixes(validation_CL, curve_B, seen_B, target_CG[curve_B])
     needed_BG = first_crossing(validation_CL, target_CG)[curve_B] - seen_B[:, None]
-    error_BG = np.abs(forecast_BG - np.minimum(needed_BG, length - seen_B[:, None]))
-    return float(error_BG[needed_BG > 0].mean())
+    truth_BG = np.minimum(needed_BG, length - seen_B[:, None])
+    return steps_BGN[needed_BG > 0].astype(np.float64), truth_BG[needed_BG > 0]
 
 
 def _sum_gradients(network: FlowNetwork, world_size: int) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions
-from mara_ray.predictor.targets import first_crossing_steps
+from mara_ray.predictor.targets import first_crossing_steps, widened
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 
@@ -123,9 +123,12 @@ class FlowPredictor(PrefixPredictor):
 
     name = "fm"
 
-    def __init__(self, shape: FlowShape, network: FlowNetwork, noise_NH: np.ndarray) -> None:
+    def __init__(
+        self, shape: FlowShape, network: FlowNetwork, noise_NH: np.ndarray, spread: float = 1.0
+    ) -> None:
         self.shape = shape
         self.noise_NH = noise_NH
+        self.spread = spread  # of the samples, see `targets.widened`
         self._network = network.double().eval()
 
     @property
@@ -135,14 +138,17 @@ class FlowPredictor(PrefixPredictor):
 
     def resampled(self, shape: FlowShape, seed: int) -> FlowPredictor:
         """The same weights under another sampler: samples, Euler steps and warm-up of `shape`."""
-        return FlowPredictor(
-            shape, self._network, starting_noise(shape.num_samples, shape.horizon_bins, seed)
-        )
+        noise_NH = starting_noise(shape.num_samples, shape.horizon_bins, seed)
+        return FlowPredictor(shape, self._network, noise_NH, self.spread)
+
+    def with_spread(self, spread: float) -> FlowPredictor:
+        """The same predictor with samples further from their median, or nearer to it."""
+        return FlowPredictor(self.shape, self._network, self.noise_NH, spread)
 
     @property
     def content_hash(self) -> str:
         """What the forecasts depend on, as 16 digits."""
-        digest = hashlib.sha256(json.dumps(asdict(self.shape), sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([asdict(self.shape), self.spread], sort_keys=True).encode())
         for name, tensor in sorted(self._tensors().items()):
             digest.update(name.encode() + tensor.numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -167,7 +173,7 @@ class FlowPredictor(PrefixPredictor):
             means_XNH = self._sample(encoding_BE[row_X], question_BGQ[row_X, level_X], lowest_B[row_X])
             horizon_X, target_X1 = ema_CL.shape[1] - num_seen_B[row_X], target_BG[row_X, level_X, None]
             found_X1N = first_crossing_steps(means_XNH, lowest_B[row_X], horizon_X, target_X1)
-            steps_BGN[row_X, level_X] = found_X1N[:, 0]
+            steps_BGN[row_X, level_X] = widened(found_X1N, self.spread, horizon_X)[:, 0]
         return steps_BGN
 
     def futures(
@@ -208,7 +214,7 @@ class FlowPredictor(PrefixPredictor):
 
     def save(self, directory: Path, **facts: Any) -> None:
         """Write weights.safetensors and predictor.json (with `facts` on the training) to `directory`."""
-        save_weights(directory, self._tensors(), shape=asdict(self.shape), **facts)
+        save_weights(directory, self._tensors(), shape=asdict(self.shape), spread=self.spread, **facts)
 
     @classmethod
     def load(cls, directory: Path) -> FlowPredictor:
@@ -223,7 +229,7 @@ class FlowPredictor(PrefixPredictor):
             noise_NH = tensors.pop("noise_NH").numpy()
             network = FlowNetwork(shape)
             network.load_state_dict(tensors)
-            return cls(shape, network, noise_NH)
+            return cls(shape, network, noise_NH, float(facts["spread"]))
 
         return load_weights(directory, build)
 

@@ -54,7 +54,7 @@ def score_curve(
       remaining cap; the forecast says yes if its median is at most w.
     * brier: mean squared error of the share of samples of at most w as the probability of that.
     * coverage_50, coverage_90: how often the truth lies between the 25 and 75, the 5 and 95 % quantiles.
-    * crps: mean |sample - truth| - 1/2 mean |sample - sample'|, in steps.
+    * crps: the function of that name, in steps.
 
     Args:
         samples_LGN: forecasts at the points of `num_seen_L`, sorted along N.
@@ -78,10 +78,6 @@ def score_curve(
     probability_LGQ = np.stack(
         [(samples_LGN <= window_LQ[:, None, None, q]).mean(2) for q in range(len(WINDOW_SHARES))], axis=2
     )
-    num_samples = samples_LGN.shape[2]
-    weight_N = 2 * np.arange(num_samples) - num_samples + 1  # sum over pairs of |x - x'|, of sorted samples
-    spread_LG = 2 * (samples_LGN * weight_N).sum(2) / num_samples**2
-    crps_LG = np.abs(samples_LGN - truth_LG[..., None]).mean(2) - spread_LG / 2
     values_LG = (
         error_LG,
         right_LGQ.mean(2),
@@ -89,7 +85,7 @@ def score_curve(
         ((probability_LGQ - happens_LGQ) ** 2).mean(2),
         (low50_LG <= truth_LG) & (truth_LG <= high50_LG),
         (low90_LG <= truth_LG) & (truth_LG <= high90_LG),
-        crps_LG,
+        crps(samples_LGN, truth_LG),
     )
     summaries = [np.median if name == "median_ae" else np.mean for name in MEASURES]
     found = bool(case_LG.any())
@@ -110,6 +106,17 @@ def score_curve(
         for weights in (probability_X, happens_X.astype(float), None)
     )
     return CurveScores(np.array(measures_K), np.array(by_prefix_E), *tallies)
+
+
+def crps(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The continuous ranked probability score of samples that are sorted along the last axis.
+
+    mean |sample - truth| - 1/2 mean |sample - sample'| (Gneiting and Raftery 2007).
+    """
+    num_samples = samples.shape[-1]
+    weight_N = 2 * np.arange(num_samples) - num_samples + 1  # sum over pairs of |x - x'|, of sorted samples
+    distance = 2 * (samples * weight_N).sum(-1) / num_samples**2
+    return np.abs(samples - truth[..., None]).mean(-1) - distance / 2
 
 
 def sorted_quantiles(samples: np.ndarray, shares: tuple[float, ...]) -> list[np.ndarray]:

@@ -39,6 +39,19 @@ def interval_means_after(
     return np.diff(sum_CPE, axis=2) / width_CP1
 
 
+def widened(steps_BGN: np.ndarray, spread: float, horizon_B: np.ndarray) -> np.ndarray:
+    """Sorted steps, from 1 to the horizon, with their ratios to the median raised to the power `spread`.
+
+    Few Euler steps shrink the differences between samples; this gives them back and leaves the median alone.
+
+    Returns:
+        uint16 (B, G, N), sorted along N.
+    """
+    median_BG1 = np.median(steps_BGN, axis=2, keepdims=True)
+    wide_BGN = np.rint(median_BG1 * (steps_BGN / median_BG1) ** spread)
+    return np.clip(wide_BGN, 1, horizon_B[:, None, None]).astype(np.uint16)
+
+
 def first_crossing_steps(
     means_BNH: np.ndarray, latest_B: np.ndarray, horizon_B: np.ndarray, target_BG: np.ndarray
 ) -> np.ndarray:

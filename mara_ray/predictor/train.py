@@ -27,7 +27,7 @@ from mara_ray.artifacts import hash_of, read_json
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
-from mara_ray.predictor.fitting import FlowTraining, make_predictor, validation_error
+from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.weights import CONFIG_FILE
 from mara_ray.progress import Report
@@ -96,7 +96,7 @@ def train_predictor(
             raise MachineError(f"predictor: its training failed ({reason}); run again to resume") from error
     with checkpoint.as_directory() as folder:
         state = torch.load(Path(folder) / STATE_FILE, map_location="cpu", weights_only=True)
-    predictor = make_predictor(config, state["best"], seed)
+    predictor = calibrated(make_predictor(config, state["best"], seed), bank.ema_CL[rows["validation"]])
     predictor.save(directory, made_from=identity)
     shutil.rmtree(directory / f"train-{identity}", ignore_errors=True)
     return predictor

@@ -10,8 +10,17 @@ import torch
 
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
-from mara_ray.predictor.fitting import FlowTraining, log_ratios, validation_error
+from mara_ray.predictor.fitting import (
+    SPREADS,
+    FlowTraining,
+    _validation_cases,
+    calibrated,
+    log_ratios,
+    make_predictor,
+    validation_error,
+)
 from mara_ray.predictor.flow import prefix_features
+from mara_ray.predictor.scoring import crps
 
 CONFIG = PredictorConfig(encoder_width=12, velocity_width=24, epochs=4, batch_curves=3)
 
@@ -109,6 +118,20 @@ def test_validation_error_of_a_known_forecast(toy_bank: CurveBank) -> None:
 
     assert validation_error(Late(0), validation_CL) == 0  # type: ignore[arg-type]
     assert validation_error(Late(2), validation_CL) == 2  # type: ignore[arg-type]
+
+
+def test_the_spread_is_that_of_least_score(toy_bank: CurveBank, train_CL: np.ndarray) -> None:
+    predictor = make_predictor(CONFIG, start(train_CL).network.state_dict(), seed=0)
+    validation_CL = toy_bank.ema_CL[toy_bank.rows("id", "validation")]
+    found = calibrated(predictor, validation_CL)
+    assert found.spread in SPREADS
+    scores = [
+        crps(*_validation_cases(predictor.with_spread(spread), validation_CL)).mean() for spread in SPREADS
+    ]
+    assert scores[SPREADS.index(found.spread)] == min(scores)
+    assert validation_error(found, validation_CL) == pytest.approx(
+        validation_error(predictor, validation_CL), abs=0.1
+    )
 
 
 def test_it_learns(train_CL: np.ndarray) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mara_ray.curves.bank import NEVER, CurveBank, first_crossing
-from mara_ray.predictor.targets import first_crossing_steps, interval_means
+from mara_ray.predictor.targets import first_crossing_steps, interval_means, widened
 
 
 def decode(means: list[float], latest: float, horizon: int, *targets: float) -> list[int]:
@@ -52,6 +52,13 @@ def test_samples_are_decoded_apart_and_sorted() -> None:
     means_BNH = np.array([[[0.9, 0.8], [0.4, 0.3], [0.9, 0.4]]])
     steps = first_crossing_steps(means_BNH, np.ones(1), np.array([2]), np.array([[0.5, 0.85]]))
     assert steps.tolist() == [[[1, 2, 2], [1, 2, 2]]]
+
+
+def test_widening_keeps_the_median_and_the_bounds() -> None:
+    steps_BGN = np.array([[[10, 20, 20, 40], [1, 1, 2, 50]]], np.uint16)
+    assert widened(steps_BGN, 1.0, np.array([50])).tolist() == steps_BGN.tolist()
+    assert widened(steps_BGN, 2.0, np.array([50])).tolist() == [[[5, 20, 20, 50], [1, 1, 3, 50]]]
+    assert widened(steps_BGN, 2.0, np.array([100]))[0, 0].tolist() == [5, 20, 20, 80]
 
 
 def test_decoding_the_true_future_is_nearly_exact(toy_bank: CurveBank) -> None:
