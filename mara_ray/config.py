@@ -64,6 +64,10 @@ class PredictorConfig(Section):
     """The conditional-flow-matching predictor of remaining demand."""
 
     horizon_bins: Positive = Field(32, description="bins H of the future loss segment")
+    last_bin_ratio: Annotated[float, Field(ge=1.0)] = Field(
+        1.0, description="width of the last bin over that of the first, growing evenly in log; 1 is all alike"
+    )
+    tell_target: bool = Field(True, description="the flow is told which target is asked for")
     num_samples: Positive = Field(8, description="sampled futures N per prefix")
     euler_steps: Annotated[int, Field(ge=2)] = Field(4, description="Euler steps of the sampler")
     warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")

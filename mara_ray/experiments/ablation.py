@@ -145,7 +145,8 @@ def _sampler_rows(
     rows = []
     for setting, values in ablation.sampler.items():
         for value in values:
-            shape = replace(trained.shape, **{setting: value})
+            changes: dict[str, Any] = {setting: value}
+            shape = replace(trained.shape, **changes)
             rows.append(
                 {"setting": setting, "value": float(value), **score(trained.resampled(shape, seed), bank)}
             )

@@ -21,7 +21,7 @@ from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefi
 from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.questions import draw_targets, target_questions
 from mara_ray.predictor.scoring import crps
-from mara_ray.predictor.targets import interval_means, interval_means_after
+from mara_ray.predictor.targets import bin_edges, interval_means, interval_means_after
 from mara_ray.seeding import generator, seed_integer
 
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
@@ -43,8 +43,9 @@ class FlowTraining:
         self.device = device
         torch.manual_seed(seed_integer(seed, "predictor", "weights"))
         self.network = FlowNetwork(_shape(config))
+        self.edge_E = bin_edges(config.horizon_bins, config.last_bin_ratio)
         feature_CLD = torch.from_numpy(prefix_features(train_CL)).float()
-        target_CPH = torch.from_numpy(log_ratios(train_CL, config.horizon_bins)).float()
+        target_CPH = torch.from_numpy(log_ratios(train_CL, self.edge_E)).float()
         _standardise(self.network, feature_CLD, target_CPH[:, config.warmup_points - 1 :])
         self.network.to(device)
         self.train_CL = train_CL
@@ -111,7 +112,7 @@ class FlowTraining:
     ) -> Tensor:
         """The flow-matching loss, sum of w |v(z_u, u, c) - (z1 - z0)|^2 / H with z_u = (1 - u) z0 + u z1."""
         row_C1 = np.arange(len(ema_CL))[:, None]
-        means_CPH = interval_means_after(lowest_CL, num_seen_CP, end_C, self.config.horizon_bins)
+        means_CPH = interval_means_after(lowest_CL, num_seen_CP, end_C, self.edge_E)
         latest_CP = lowest_CL[row_C1, num_seen_CP - 1]
         ratio_CPH = np.log(means_CPH / latest_CP[..., None])
         first_CP = np.broadcast_to(ema_CL[:, :1], latest_CP.shape)
@@ -181,10 +182,10 @@ def make_predictor(config: PredictorConfig, weights: dict[str, Tensor], seed: in
     )
 
 
-def log_ratios(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
+def log_ratios(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
     """log(y_j / lowest loss so far) of every prefix before standardisation: float64 (C, L - 1, H)."""
     lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-    return np.log(interval_means(lowest_CL, num_bins) / lowest_CL[:, :-1, None])
+    return np.log(interval_means(lowest_CL, edge_E) / lowest_CL[:, :-1, None])
 
 
 def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> float:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from mara_ray.predictor.prefixes import PrefixPredictor
 from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions
-from mara_ray.predictor.targets import first_crossing_steps, widened
+from mara_ray.predictor.targets import bin_edges, first_crossing_steps, widened
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 
@@ -33,9 +33,11 @@ FORECASTS_PER_PASS = 256  # of the sampler: their float64 activations stay in th
 
 @dataclass(frozen=True)
 class FlowShape:
-    """The sizes that the weights depend on, and the settings of the sampler."""
+    """What the weights depend on, and the settings of the sampler; see `PredictorConfig`."""
 
     horizon_bins: int
+    last_bin_ratio: float
+    tell_target: bool
     encoder_width: int
     velocity_width: int
     num_samples: int
@@ -80,6 +82,7 @@ class FlowNetwork(nn.Module):
         width, encoding = shape.velocity_width, shape.encoder_width + NUM_FEATURES
         self.encoder = nn.GRU(NUM_FEATURES, shape.encoder_width, batch_first=True)
         self.context = nn.Sequential(nn.Linear(encoding, width), nn.SiLU(), nn.Linear(width, width))
+        self.tells_target = shape.tell_target
         self.question = nn.Linear(NUM_QUESTIONS, width)
         self.time = nn.Linear(2 * TIME_FREQUENCIES, width)
         self.bins = nn.Linear(shape.horizon_bins, width)
@@ -99,7 +102,8 @@ class FlowNetwork(nn.Module):
 
     def condition(self, encoding_E: Tensor, question_Q: Tensor) -> Tensor:
         """What the flow is conditioned on, (..., W): the encoding of a prefix and what is asked of it."""
-        return self.context(encoding_E) + self.question(question_Q)
+        told_Q = question_Q if self.tells_target else torch.zeros_like(question_Q)
+        return self.context(encoding_E) + self.question(told_Q)
 
     def step(self, z_H: Tensor, time_1: Tensor, context_W: Tensor) -> Tensor:
         """The velocity v(z, u, c) of leading axes that broadcast: z (..., H), u (..., 1), c (..., W).
@@ -128,6 +132,7 @@ class FlowPredictor(PrefixPredictor):
     ) -> None:
         self.shape = shape
         self.noise_NH = noise_NH
+        self.edge_E = bin_edges(shape.horizon_bins, shape.last_bin_ratio)
         self.spread = spread  # of the samples, see `targets.widened`
         self._network = network.double().eval()
 
@@ -172,7 +177,7 @@ class FlowPredictor(PrefixPredictor):
             row_X, level_X = all_rows[part], all_levels[part]
             means_XNH = self._sample(encoding_BE[row_X], question_BGQ[row_X, level_X], lowest_B[row_X])
             horizon_X, target_X1 = ema_CL.shape[1] - num_seen_B[row_X], target_BG[row_X, level_X, None]
-            found_X1N = first_crossing_steps(means_XNH, lowest_B[row_X], horizon_X, target_X1)
+            found_X1N = first_crossing_steps(means_XNH, lowest_B[row_X], horizon_X, target_X1, self.edge_E)
             steps_BGN[row_X, level_X] = widened(found_X1N, self.spread, horizon_X)[:, 0]
         return steps_BGN
 

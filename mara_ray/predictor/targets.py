@@ -1,7 +1,7 @@
-"""What the flow predicts, mean losses of 32 future intervals, and how that is read as steps still needed.
+"""What the flow predicts, mean losses of future intervals, and how that is read as steps still needed.
 
 Axis letters: B prefixes, C curves, L points, G target levels, N samples, H bins.
-A prefix of n points has the horizon h = L - n, cut into H bins of width h / H steps.
+A prefix of n points has the horizon h = L - n, cut into H bins.
 """
 
 from __future__ import annotations
@@ -9,34 +9,44 @@ from __future__ import annotations
 import numpy as np
 
 
-def interval_means(ema_CL: np.ndarray, num_bins: int) -> np.ndarray:
+def bin_edges(num_bins: int, last_bin_ratio: float) -> np.ndarray:
+    """Where bins begin and end, as shares of the horizon: float64 (H + 1,).
+
+    Widths grow by a constant factor up to the last one, `last_bin_ratio` times the first; 1 is all alike.
+    """
+    width_H = last_bin_ratio ** np.linspace(0, 1, num_bins)
+    return np.concatenate([[0.0], np.cumsum(width_H) / width_H.sum()])
+
+
+def interval_means(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
     """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points."""
     num_curves, length = ema_CL.shape
     num_seen_CP = np.broadcast_to(np.arange(1, length), (num_curves, length - 1))
-    return interval_means_after(ema_CL, num_seen_CP, np.full(num_curves, length), num_bins)
+    return interval_means_after(ema_CL, num_seen_CP, np.full(num_curves, length), edge_E)
 
 
 def interval_means_after(
-    ema_CL: np.ndarray, num_seen_CP: np.ndarray, length_C: np.ndarray, num_bins: int
+    ema_CL: np.ndarray, num_seen_CP: np.ndarray, length_C: np.ndarray, edge_E: np.ndarray
 ) -> np.ndarray:
     """Mean loss of each future bin after chosen prefixes: float64 (C, P, H).
 
-    With C(k) the sum of the next k losses, linear in between, y_j = [C(jh/H) - C((j-1)h/H)] / (h/H).
+    With C(k) the sum of the next k losses, linear in between, and e the edges,
+    y_j = [C(e_j h) - C(e_{j-1} h)] / (e_j h - e_{j-1} h).
 
     Args:
         ema_CL: losses.
         num_seen_CP: points n seen.
         length_C: points at which each curve ends, so that the horizon is h = length - n.
-        num_bins: bins H.
+        edge_E: `bin_edges`.
     """
     total_CL = np.concatenate([np.zeros((len(ema_CL), 1)), np.cumsum(ema_CL, 1, dtype=np.float64)], 1)
-    width_CP1 = ((length_C[:, None] - num_seen_CP) / num_bins)[..., None]
-    edge_CPE = num_seen_CP[..., None] + width_CP1 * np.arange(num_bins + 1)
+    horizon_CP1 = (length_C[:, None] - num_seen_CP)[..., None]
+    edge_CPE = num_seen_CP[..., None] + horizon_CP1 * edge_E
     left_CPE = np.minimum(edge_CPE.astype(np.int64), ema_CL.shape[1] - 1)
     share_CPE = edge_CPE - left_CPE
     row_C11 = np.arange(len(ema_CL))[:, None, None]
     sum_CPE = total_CL[row_C11, left_CPE] * (1 - share_CPE) + total_CL[row_C11, left_CPE + 1] * share_CPE
-    return np.diff(sum_CPE, axis=2) / width_CP1
+    return np.diff(sum_CPE, axis=2) / (horizon_CP1 * np.diff(edge_E))
 
 
 def widened(steps_BGN: np.ndarray, spread: float, horizon_B: np.ndarray) -> np.ndarray:
@@ -53,7 +63,11 @@ def widened(steps_BGN: np.ndarray, spread: float, horizon_B: np.ndarray) -> np.n
 
 
 def first_crossing_steps(
-    means_BNH: np.ndarray, latest_B: np.ndarray, horizon_B: np.ndarray, target_BG: np.ndarray
+    means_BNH: np.ndarray,
+    latest_B: np.ndarray,
+    horizon_B: np.ndarray,
+    target_BG: np.ndarray,
+    edge_E: np.ndarray,
 ) -> np.ndarray:
     """Steps until forecast futures meet the targets: the decoder.
 
@@ -66,6 +80,7 @@ def first_crossing_steps(
         latest_B: the last loss seen.
         horizon_B: steps h covered by the H bins, at least 1.
         target_BG: losses.
+        edge_E: `bin_edges`.
 
     Returns:
         uint16 (B, G, N), sorted along N.
@@ -89,9 +104,9 @@ def first_crossing_steps(
     share_BGN = np.clip((before_BGN - target_BGN) / drop_BGN, 0.0, 1.0)
 
     horizon_B11 = horizon_B[:, None, None].astype(np.float64)
-    width_B11 = horizon_B11 / num_bins
-    right_BGN = (bin_BGN + 0.5) * width_B11 + 0.5
-    left_BGN = np.where(bin_BGN == 0, 0.0, right_BGN - width_B11)
+    middle_H = (edge_E[:-1] + edge_E[1:]) / 2
+    right_BGN = middle_H[bin_BGN] * horizon_B11 + 0.5
+    left_BGN = np.where(bin_BGN == 0, 0.0, middle_H[bin_BGN - 1] * horizon_B11 + 0.5)
     crossing_BGN = left_BGN + share_BGN * (right_BGN - left_BGN)
     steps_BGN = np.where(never_BGN, horizon_B11, np.clip(np.ceil(crossing_BGN), 1, horizon_B11))
     return np.sort(steps_BGN.astype(np.uint16), axis=2)

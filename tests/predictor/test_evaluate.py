@@ -15,7 +15,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent
 
 FRACTIONS = (0.3, 0.6, 0.9, 1.05)
-SHAPE = FlowShape(4, 6, 8, 8, 2, 4)
+SHAPE = FlowShape(4, 1.0, True, 6, 8, 8, 2, 4)
 
 
 class LatePredictor(OraclePredictor):

@@ -21,6 +21,7 @@ from mara_ray.predictor.fitting import (
 )
 from mara_ray.predictor.flow import prefix_features
 from mara_ray.predictor.scoring import crps
+from mara_ray.predictor.targets import bin_edges
 
 CONFIG = PredictorConfig(encoder_width=12, velocity_width=24, epochs=4, batch_curves=3)
 
@@ -82,7 +83,7 @@ def test_two_shares_make_one_batch(train_CL: np.ndarray, monkeypatch: pytest.Mon
 def test_standardisation_is_of_the_training_curves(toy_bank: CurveBank, train_CL: np.ndarray) -> None:
     """Neither validation nor test curves move it, and prefixes under the warm-up do not count."""
     network = start(train_CL).network
-    target_CPH = log_ratios(train_CL, 32)[:, 3:]
+    target_CPH = log_ratios(train_CL, bin_edges(32, 1.0))[:, 3:]
     np.testing.assert_allclose(network.target_mean_H, target_CPH.mean((0, 1)), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(network.target_scale_H, target_CPH.std((0, 1), ddof=1), rtol=1e-3)
     features = prefix_features(train_CL)
@@ -93,7 +94,7 @@ def test_standardisation_is_of_the_training_curves(toy_bank: CurveBank, train_CL
 
 def test_log_ratios_are_of_the_lowest_losses() -> None:
     losses = np.array([[8.0, 4.0, 2.0, 6.0, 3.0]])
-    ratios_CPH = log_ratios(losses, 4)
+    ratios_CPH = log_ratios(losses, bin_edges(4, 1.0))
     assert ratios_CPH.shape == (1, 4, 4)
     assert ratios_CPH[0, 0].tolist() == pytest.approx(np.log([0.5, 0.25, 0.25, 0.25]).tolist())
     assert ratios_CPH[0, 2].tolist() == pytest.approx([0, 0, 0, 0])

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mara_ray.curves.bank import NEVER, CurveBank, first_crossing
-from mara_ray.predictor.targets import first_crossing_steps, interval_means, widened
+from mara_ray.predictor.targets import bin_edges, first_crossing_steps, interval_means, widened
 
 
 def decode(means: list[float], latest: float, horizon: int, *targets: float) -> list[int]:
     steps_BGN = first_crossing_steps(
-        np.array([[means]]), np.array([latest]), np.array([horizon]), np.array([targets])
+        np.array([[means]]),
+        np.array([latest]),
+        np.array([horizon]),
+        np.array([targets]),
+        bin_edges(len(means), 1.0),
     )
     assert steps_BGN.dtype == np.uint16
     return steps_BGN[0, :, 0].tolist()
@@ -20,7 +26,7 @@ def decode(means: list[float], latest: float, horizon: int, *targets: float) -> 
 def test_interval_means_by_hand() -> None:
     """After 1 of 7 points, 6 steps in 4 bins of 1.5 steps: half of a point goes to either side."""
     losses = np.array([[9.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]])
-    means_CLH = interval_means(losses, 4)
+    means_CLH = interval_means(losses, bin_edges(4, 1.0))
     assert means_CLH.shape == (1, 6, 4)
     expected = [(6 + 2.5) / 1.5, (2.5 + 4) / 1.5, (3 + 1) / 1.5, (1 + 1) / 1.5]
     assert means_CLH[0, 0].tolist() == pytest.approx(expected)
@@ -50,7 +56,9 @@ def test_first_bin_counts_and_never_is_the_horizon() -> None:
 
 def test_samples_are_decoded_apart_and_sorted() -> None:
     means_BNH = np.array([[[0.9, 0.8], [0.4, 0.3], [0.9, 0.4]]])
-    steps = first_crossing_steps(means_BNH, np.ones(1), np.array([2]), np.array([[0.5, 0.85]]))
+    steps = first_crossing_steps(
+        means_BNH, np.ones(1), np.array([2]), np.array([[0.5, 0.85]]), bin_edges(2, 1.0)
+    )
     assert steps.tolist() == [[[1, 2, 2], [1, 2, 2]]]
 
 
@@ -61,17 +69,43 @@ def test_widening_keeps_the_median_and_the_bounds() -> None:
     assert widened(steps_BGN, 2.0, np.array([100]))[0, 0].tolist() == [5, 20, 20, 80]
 
 
-def test_decoding_the_true_future_is_nearly_exact(toy_bank: CurveBank) -> None:
+@pytest.mark.parametrize("last_bin_ratio", [1.0, 6.0])
+def test_decoding_the_true_future_is_nearly_exact(toy_bank: CurveBank, last_bin_ratio: float) -> None:
     """The bins lose what happens inside them: about a step of 60, and no bias to speak of."""
     target_CG = toy_bank.target_losses((0.5, 0.7, 0.9, 1.05))
     needed_CG = first_crossing(toy_bank.ema_CL, target_CG)
-    num_seen = 5
-    means_CH = interval_means(toy_bank.ema_CL, 32)[:, num_seen - 1]
+    num_seen, edge_E = 5, bin_edges(32, last_bin_ratio)
+    means_CH = interval_means(toy_bank.ema_CL, edge_E)[:, num_seen - 1]
     horizon = np.full(len(toy_bank), toy_bank.length_points - num_seen)
     latest = toy_bank.ema_CL[:, num_seen - 1].astype(np.float64)
-    steps_CG = first_crossing_steps(means_CH[:, None], latest, horizon, target_CG)[..., 0].astype(int)
+    steps_CG = first_crossing_steps(means_CH[:, None], latest, horizon, target_CG, edge_E)[..., 0].astype(int)
     open_CG = (needed_CG > num_seen) & (needed_CG < NEVER)
     error = (steps_CG - (needed_CG - num_seen))[open_CG]
     assert np.abs(error).mean() < 1.0
     assert abs(error.mean()) < 0.5
     assert (steps_CG[:, 3] == horizon).all()
+
+
+def test_bins_that_grow() -> None:
+    assert bin_edges(4, 1.0).tolist() == [0, 0.25, 0.5, 0.75, 1]
+    edge_E = bin_edges(3, 4.0)
+    assert edge_E.tolist() == pytest.approx([0, 1 / 7, 3 / 7, 1])
+    losses = np.array([[9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]])
+    assert interval_means(losses, edge_E)[0, 0].tolist() == pytest.approx([7, 5.5, 2.5])
+    steps = first_crossing_steps(
+        np.array([[[7.0, 5.5, 2.5]]]), np.array([9.0]), np.array([7]), np.array([[4.0, 6.25]]), edge_E
+    )
+    # the bins stand at steps 1, 2.5 and 5.5: half-way between the last two, and between the first two
+    assert steps[0, :, 0].tolist() == [4, 2]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_monotone_projection_would_change_nothing(seed: int) -> None:
+    """The first crossing of a path is that of its running minimum, in whole bins; within one, of the path."""
+    rng = np.random.default_rng(seed)
+    means_BNH = np.exp(rng.normal(0, 0.3, (3, 4, 8)).cumsum(2) - 0.2)
+    asked = np.ones(3), np.full(3, 80), rng.uniform(0.2, 1, (3, 2)), bin_edges(8, 1.0)
+    plain = first_crossing_steps(means_BNH, *asked).astype(int)
+    projected = first_crossing_steps(np.minimum.accumulate(means_BNH, axis=2), *asked).astype(int)
+    assert np.abs(plain - projected).max() < 10, "never by a bin of ten steps"
