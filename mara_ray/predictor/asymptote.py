@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mara_ray.artifacts import hash_of
+from mara_ray.predictor.protocol import check_losses
 
 LOWEST_EXPONENT = 0.01  # over 300 points, within 0.2 % of the loss of a line in ln s
 HIGHEST_EXPONENT = 3.0
@@ -60,6 +61,7 @@ class PowerLawPredictor:
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes; see `Predictor.predict`."""
+        check_losses(ema_BL, num_seen_B, target_BG)
         return self._forecast(ema_BL, np.arange(len(ema_BL)), num_seen_B, target_BG)
 
     def predict_curves(self, ema_CL: np.ndarray, target_CG: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from mara_ray.artifacts import hash_of
+from mara_ray.predictor.protocol import check_losses
 
 STEP = 1.0  # Delta
 PROCESS_VARIANCE_S = np.array([1e-4, 1e-4, 1e-6, 1e-6, 1e-8, 1e-8])  # the diagonal of Q
@@ -51,6 +52,7 @@ class KalmanPredictor:
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes; see `Predictor.predict`."""
+        check_losses(ema_BL, num_seen_B, target_BG)
         row_B, last_B = np.arange(len(ema_BL)), num_seen_B - 1
         state_BLS = filter_states(ema_BL[:, : num_seen_B.max(initial=1)])
         log_target_BG = np.log(target_BG / ema_BL[:, :1].astype(np.float64))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mara_ray.artifacts import hash_of
+from mara_ray.predictor.protocol import check_losses
 
 FORGETTING = 0.9  # the paper's
 RIDGE = 1e-3
@@ -34,6 +35,7 @@ class WLSPredictor:
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes; see `Predictor.predict`."""
+        check_losses(ema_BL, num_seen_B, target_BG)
         slope_BL, intercept_BL = fit_power_law(ema_BL[:, : num_seen_B.max(initial=1)])
         row_B, last_B = np.arange(len(ema_BL)), num_seen_B - 1
         steps_BG = self._remaining(

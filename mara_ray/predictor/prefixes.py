@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from mara_ray.predictor.protocol import check_losses
+
 
 class PrefixPredictor(ABC):
     """A predictor that answers for chosen prefixes of curves; the live call and the table come from that.
@@ -44,6 +46,7 @@ class PrefixPredictor(ABC):
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes; see `Predictor.predict`."""
+        check_losses(ema_BL, num_seen_B, target_BG)
         row_B = np.arange(len(ema_BL))
         unseen_BL = np.arange(ema_BL.shape[1]) >= num_seen_B[:, None]
         known_BL = np.where(unseen_BL, ema_BL[row_B, num_seen_B - 1, None], ema_BL)

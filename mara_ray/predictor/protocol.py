@@ -9,6 +9,29 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from mara_ray.errors import UserError
+
+
+def check_losses(ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> None:
+    """Refuse what no forecast can be made of.
+
+    Raises:
+        UserError: no point was seen, or a loss that was seen, or a target, is no positive number.
+    """
+    length = ema_BL.shape[1]
+    if not ((num_seen_B >= 1) & (num_seen_B <= length)).all():
+        wrong = num_seen_B[(num_seen_B < 1) | (num_seen_B > length)][0]
+        raise UserError(f"points seen: {wrong} is not in 1..{length}; give that many of the curve's points")
+    seen_BL = np.arange(length) < num_seen_B[:, None]
+    for name, values, counts in (("losses", ema_BL, seen_BL), ("targets", target_BG, True)):
+        wrong_BX = counts & ~((values > 0) & (values < np.inf))
+        if wrong_BX.any():
+            row, column = np.argwhere(wrong_BX)[0]
+            raise UserError(
+                f"{name}: {values[row, column]:g} (row {row}, entry {column}) is no positive number; fail the"
+                " task, or leave the point out"
+            )
+
 
 @runtime_checkable
 class Predictor(Protocol):
@@ -31,6 +54,9 @@ class Predictor(Protocol):
 
         Returns:
             uint16 (B, G, N), sorted along N.
+
+        Raises:
+            UserError: a loss that was seen, or a target, is no positive number.
         """
         ...
 
