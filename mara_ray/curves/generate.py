@@ -22,7 +22,6 @@ import numpy as np
 import ray
 import torch
 
-from mara_ray import __version__
 from mara_ray.artifacts import write_json
 from mara_ray.config import CurvesConfig
 from mara_ray.curves.bank import CurveBank, smooth, split_of
@@ -31,6 +30,7 @@ from mara_ray.curves.catalog import CONFIGURATIONS, configuration_named
 from mara_ray.curves.datasets import MISSING
 from mara_ray.curves.finished import FinishedTrainings
 from mara_ray.errors import MachineError, MaraError, UserError
+from mara_ray.provenance import command, versions
 
 MAX_CANDIDATES_FACTOR = 4  # candidates tried for each curve wanted, before giving up
 TASKS_PER_CPU = 4  # Ray tasks in flight for each CPU of the cluster
@@ -90,13 +90,8 @@ def generate_bank(
         "config": config.model_dump(mode="json"),
         "bank_hash": bank.content_hash,
         "curves": len(bank),
-        "versions": {
-            "mara_ray": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "ray": ray.__version__,
-        },
+        "command": command(),
+        "versions": versions(),
         "machine": {"processor": platform.machine(), "cpus": ray.cluster_resources().get("CPU", 0)},
         "configurations": {series.configuration: _account(series) for series in all_series},
         "trained_on": dict(Counter(part["place"] for s in all_series for part in s.parts.values())),

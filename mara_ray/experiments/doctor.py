@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from mara_ray import __version__
 from mara_ray.config import ClusterConfig, TrackingConfig
 from mara_ray.curves.datasets import state_of_data
 from mara_ray.errors import MaraError
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.tracking import wandb_mode
-
-PACKAGES = ("ray", "torch", "numpy", "pandas", "pyarrow", "scipy", "wandb", "gymnasium")
+from mara_ray.provenance import versions
 
 
 def diagnose(cluster: ClusterConfig, tracking: TrackingConfig, data_folder: Path) -> dict[str, Any]:
@@ -32,10 +28,8 @@ def diagnose(cluster: ClusterConfig, tracking: TrackingConfig, data_folder: Path
         answer, cores, gpus = "ok", int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     except MaraError as error:
         answer, cores, gpus = str(error), os.cpu_count() or 1, 0
-    versions = {"mara_ray": __version__, "python": platform.python_version()}
-    versions |= {name: metadata.version(name) for name in PACKAGES}
     return {
-        "versions": versions,
+        "versions": versions(),
         "cores": cores,
         "gpus": gpus,
         "ray": answer,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mara_ray import __version__
 from mara_ray.artifacts import hash_of, read_json, write_json
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.curve_plots import Fan, forecast_fans, sample_curves
@@ -23,12 +20,12 @@ from mara_ray.experiments.comparison import Arena, all_cells, policy_metrics, wo
 from mara_ray.experiments.pipeline import Run
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.progress import Report
+from mara_ray.provenance import versions
 from mara_ray.workload.episodes import Workload
 
 NUM_FANS = 6
 FAN_SHARE = 8  # a fan shows the forecast after an eighth of the curve
 FAN_FRACTION = 0.9  # of the log-drop: the target of a fan
-PACKAGES = ("ray", "torch", "numpy", "scipy")
 LEARNING_COLUMNS = {
     "validation_completion": "completion on validation episodes, %",
     "team_return": "team return per training episode",
@@ -71,10 +68,8 @@ def _hashes(run: Run) -> dict[str, str]:
 
 
 def _provenance(run: Run) -> Provenance:
-    versions = {"mara_ray": __version__, "python": platform.python_version()}
-    versions |= {name: metadata.version(name) for name in PACKAGES}
     seconds = {name: record["wall_s"] for name, record in run.records().items() if name != "report"}
-    return Provenance(versions, run.config.seed, run.config.model_dump(mode="json"), seconds)
+    return Provenance(versions(), run.config.seed, run.config.model_dump(mode="json"), seconds)
 
 
 def _pictures(run: Run, summary: dict[str, Any]) -> list[Picture]:

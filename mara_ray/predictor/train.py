@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,7 @@ from ray.train.torch import TorchTrainer, get_device
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.train.v2.api.exceptions import TrainingFailedError
 
-from mara_ray.artifacts import hash_of, read_json
+from mara_ray.artifacts import hash_of, read_json, write_json
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
@@ -31,9 +33,11 @@ from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor,
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.weights import CONFIG_FILE
 from mara_ray.progress import Report
+from mara_ray.provenance import command, versions
 
 STATE_FILE = "state.pt"
 METRICS_FILE = "metrics.jsonl"
+MANIFEST_FILE = "manifest.json"
 MAX_FAILURES = 3
 FOLLOW_SECONDS = 0.5
 # Ray Train polls its workers and looks for preempted nodes at intervals that suit day-long trainings.
@@ -49,7 +53,7 @@ def train_predictor(
     """Train on the training curves of set `id`, choose the epoch on the validation curves, and save.
 
     A call that was killed is picked up by the next one with the same arguments. `directory` must be
-    seen by all workers; it ends with weights.safetensors, predictor.json and metrics.jsonl.
+    seen by all workers; it ends with weights.safetensors, predictor.json, metrics.jsonl and manifest.json.
 
     Raises:
         UserError: the bank has no training or validation curve, or the batch is too small to share.
@@ -98,6 +102,19 @@ def train_predictor(
         state = torch.load(Path(folder) / STATE_FILE, map_location="cpu", weights_only=True)
     predictor = calibrated(make_predictor(config, state["best"], seed), bank.ema_CL[rows["validation"]])
     predictor.save(directory, made_from=identity)
+    manifest = {
+        "command": command(),
+        "config": config.model_dump(mode="json"),
+        "seed": seed,
+        "bank_hash": bank.content_hash,
+        "hash": predictor.content_hash,
+        "train_curves": len(rows["train"]),
+        **{name: state[name] for name in ("epoch", "best_epoch", "best_score")},
+        "cpu_s_per_worker": round(state["cpu_s"], 1),
+        "versions": versions(),
+        "processor": platform.machine(),
+    }
+    write_json(directory / MANIFEST_FILE, manifest)
     shutil.rmtree(directory / f"train-{identity}", ignore_errors=True)
     return predictor
 
@@ -122,9 +139,12 @@ def _train_worker(loop: dict[str, Any]) -> None:
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     training = FlowTraining(config, loop["train_CL"], loop["seed"], get_device())
+    started_s, before_s = time.process_time(), 0.0
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
-            training.load_state_dict(torch.load(Path(folder) / STATE_FILE, weights_only=True))
+            state = torch.load(Path(folder) / STATE_FILE, weights_only=True)
+        training.load_state_dict(state)
+        before_s = state["cpu_s"]
     metrics_path = Path(loop["directory"]) / METRICS_FILE
     if rank == 0:
         _truncate(metrics_path, training.epoch)
@@ -139,8 +159,9 @@ def _train_worker(loop: dict[str, Any]) -> None:
             continue
         with open(metrics_path, "a") as file:
             file.write(json.dumps({"step": training.epoch, **row}) + "\n")
+        cpu_s = before_s + time.process_time() - started_s
         with tempfile.TemporaryDirectory() as folder:
-            torch.save(training.state_dict(), Path(folder) / STATE_FILE)
+            torch.save({**training.state_dict(), "cpu_s": cpu_s}, Path(folder) / STATE_FILE)
             ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
 
 

@@ -62,7 +62,10 @@ def unbroken(toy_bank: CurveBank, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_files_and_metrics(toy_bank: CurveBank, unbroken: Path) -> None:
-    assert sorted(path.name for path in unbroken.iterdir()) == sorted(OUTPUTS)
+    assert sorted(path.name for path in unbroken.iterdir()) == sorted([*OUTPUTS, "manifest.json"])
+    manifest = json.loads((unbroken / "manifest.json").read_text())
+    assert manifest["hash"] == FlowPredictor.load(unbroken).content_hash and manifest["cpu_s_per_worker"] > 0
+    assert manifest["bank_hash"] == toy_bank.content_hash and manifest["epoch"] == 20
     rows = [json.loads(line) for line in (unbroken / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(1, 21))
     assert rows[-1]["loss"] < rows[0]["loss"]
