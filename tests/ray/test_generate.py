@@ -92,7 +92,7 @@ def test_manifest_accounts_for_the_work(made: Path) -> None:
     assert manifest["bank_hash"] == CurveBank.read(made / "bank.parquet").content_hash
     assert manifest["configurations"]["img_mlp"]["accepted"] == 5
     assert manifest["configurations"]["img_mlp"]["cpu_s_per_accepted_curve"] > 0
-    assert set(manifest["versions"]) == {"mara_ray", "python", "torch", "numpy", "ray"}
+    assert {"mara_ray", "python", "torch", "numpy", "ray"} <= set(manifest["versions"])
     assert sum(manifest["trained_on"].values()) == manifest["curves"]
 
 
