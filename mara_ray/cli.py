@@ -201,9 +201,20 @@ def allocator_train(
 
 @app.command()
 def evaluate(
-    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
+    set_: Overrides,
+    force: Force,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Compare these, by name, with commas between; nothing else is trained.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Compare all methods on the same frozen episodes."""
+    if methods is not None:
+        from mara_ray.allocator.methods import overrides_for
+
+        set_ = [*set_, *overrides_for(methods.split(","))]
     _show_evaluation(_do("report", preset, set_, out, force), as_json)
 
 

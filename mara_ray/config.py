@@ -63,6 +63,9 @@ class CurvesConfig(Section):
 class PredictorConfig(Section):
     """The conditional-flow-matching predictor of remaining demand."""
 
+    trained: Path | None = Field(
+        None, description="take this predictor (a folder, or `standard`, which ships) instead of training one"
+    )
     horizon_bins: Positive = Field(32, description="bins H of the future loss segment")
     last_bin_ratio: Annotated[float, Field(ge=1.0)] = Field(
         1.0, description="width of the last bin over that of the first, growing evenly in log; 1 is all alike"

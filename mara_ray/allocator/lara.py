@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from mara_ray.allocator.demand import Outlook
 from mara_ray.allocator.feasibility import largest_feasible_set
 from mara_ray.allocator.placement import place_by_priority
 from mara_ray.simulator.observe import Observation
-from mara_ray.simulator.state import READY_POINTS
 
 EXPLORE, EXPLOIT, SPARE = 0, 1, 2
 
@@ -19,25 +19,29 @@ class LARA:
     task whose estimate is the remaining cap is held to be out of reach), served by least laxity. Nodes
     that are left go to the unselected tasks with the fewest observations. The estimate is the median
     forecast: on the WLS table this is LARA, on the flow-matching table LARA-FM.
+
+    The paper can be read in two ways. With `explore_all_first` nothing is exploited while any task is
+    under 4 observations: all nodes go to the tasks with the fewest.
     """
 
-    def __init__(self, name: str = "lara"):
-        self.name = name
+    name = "lara"
+
+    def __init__(self, explore_all_first: bool = False):
+        self.explore_all_first = explore_all_first
 
     def reset(self, num_episodes: int) -> None:
         """Nothing is remembered."""
 
     def allocate(self, observation: Observation) -> np.ndarray:
         """Serve the M tasks that are first in that order; see `Allocator.allocate`."""
-        num_samples = observation.remaining_BKN.shape[2]
-        middle_BK2 = observation.remaining_BKN[:, :, [(num_samples - 1) // 2, num_samples // 2]]
-        remaining_BK = middle_BK2.mean(2, dtype=np.float64)
-        demand_BK = np.ceil(remaining_BK / observation.node_speed_M.mean(dtype=np.float64))
-        window_BK = observation.deadline_BK - observation.time_B[:, None]
-        known_BK = observation.active_BK & (observation.num_seen_BK >= READY_POINTS)
-        reachable_BK = known_BK & (remaining_BK < observation.cap_points - observation.num_seen_BK)
-        num_nodes = observation.node_slot_BM.shape[1]
-        selected_BK = largest_feasible_set(demand_BK, window_BK, reachable_BK, num_nodes)
+        outlook, num_nodes = Outlook.of(observation), observation.node_slot_BM.shape[1]
+        window_BK, known_BK = outlook.window_BK, outlook.known_BK
+        selected_BK = largest_feasible_set(outlook.demand_BK, window_BK, outlook.reachable_BK, num_nodes)
         phase_BK = np.where(known_BK, np.where(selected_BK, EXPLOIT, SPARE), EXPLORE)
-        key_BK = np.choose(phase_BK, [observation.arrival_BK, window_BK - demand_BK, observation.num_seen_BK])
+        laxity_BK = window_BK - outlook.demand_BK
+        key_BK = np.choose(phase_BK, [observation.arrival_BK, laxity_BK, observation.num_seen_BK])
+        if self.explore_all_first:
+            exploring_B1 = (observation.active_BK & ~known_BK).any(1, keepdims=True)
+            phase_BK = np.where(exploring_B1, EXPLORE, phase_BK)
+            key_BK = np.where(exploring_B1, observation.num_seen_BK, key_BK)
         return place_by_priority(observation, phase_BK, key_BK)

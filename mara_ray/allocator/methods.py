@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
+from mara_ray.allocator.chance import Random
+from mara_ray.allocator.demand import LLF, SRPT
 from mara_ray.allocator.lara import LARA
+from mara_ray.allocator.planner import Planner
 from mara_ray.allocator.protocol import Allocator
 from mara_ray.allocator.queueing import EDF, FIFO
 from mara_ray.config import Rival
@@ -29,16 +33,24 @@ class Method:
     make: Callable[[], Allocator] | None
 
 
+# What each kind of allocator is called when it is fed by flow matching, and how it is made.
+FED = {"lara_fm": LARA, "srpt": SRPT, "llf": LLF, "planner": Planner}
+FED_BY_RIVALS = {name.removesuffix("_fm"): make for name, make in FED.items()}
+
 METHODS = {
     "mara": Method("fm", None),
     "mara_wls": Method("wls", None),
-    "lara_fm": Method("fm", LARA),
     "lara": Method("wls", LARA),
+    "lara_fixed": Method("wls", partial(LARA, explore_all_first=True)),
+    "lara_fm_fixed": Method("fm", partial(LARA, explore_all_first=True)),
     "edf": Method("wls", EDF),
     "fifo": Method("wls", FIFO),
+    "random": Method("wls", Random),
     "oracle_online": Method("oracle", LARA),
+    **{name: Method("fm", make) for name, make in FED.items()},
+    **{f"oracle_{name}": Method("oracle", make) for name, make in FED_BY_RIVALS.items() if name != "lara"},
     **{f"mara_{rival}": Method(rival, None) for rival in RIVALS},
-    **{f"lara_{rival}": Method(rival, LARA) for rival in RIVALS},
+    **{f"{name}_{rival}": Method(rival, make) for name, make in FED_BY_RIVALS.items() for rival in RIVALS},
 }
 
 
@@ -54,3 +66,19 @@ def method_named(name: str) -> Method:
             f"evaluation.methods: {name!r} is unknown; the nearest is {near!r} of {', '.join(METHODS)}"
         )
     return METHODS[name]
+
+
+def overrides_for(names: list[str]) -> list[str]:
+    """Settings under which these methods are compared, and no more is trained and forecast than they need.
+
+    Raises:
+        UserError: there is no method of such a name.
+    """
+    chosen = [method_named(name.strip()) for name in names]
+    rivals = sorted({method.forecast for method in chosen} & set(RIVALS))
+    learned = sorted({method.forecast for method in chosen if method.make is None})
+    return [
+        f"evaluation.methods=[{', '.join(name.strip() for name in names)}]",
+        f"evaluation.rivals=[{', '.join(rivals)}]",
+        f"allocator.forecasts=[{', '.join(learned)}]",
+    ]

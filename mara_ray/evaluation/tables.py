@@ -35,6 +35,8 @@ LABELS = {
     "laira": "LaiRA",
     "lara_fm": "LARA-FM",
     "lara": "LARA",
+    "lara_fixed": "LARA, exploring all first",
+    "lara_fm_fixed": "LARA-FM, exploring all first",
     "srpt": "SRPT",
     "llf": "LLF",
     "edf": "EDF",

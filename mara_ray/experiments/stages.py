@@ -35,6 +35,7 @@ from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.rivals import make_rival
+from mara_ray.predictor.weights import WEIGHTS_FILE, located_predictor
 from mara_ray.progress import Report
 
 
@@ -50,6 +51,8 @@ def check_config(config: RunConfig) -> None:
     else:
         origin, bank = "curves.bank", CurveBank.read(located_bank(config.curves.bank))
         sets = set(bank.set[bank.accepted].tolist())
+    if config.predictor.trained is not None:
+        FlowPredictor.load(located_predictor(config.predictor.trained))
     for set_name in ("id", *config.evaluation.sets):
         if set_name not in sets:
             raise UserError(
@@ -83,9 +86,13 @@ def make_curves(run: Run, report: Report) -> dict[str, Any]:
 
 
 def make_predictor(run: Run, report: Report) -> dict[str, Any]:
-    """Train the flow-matching predictor."""
+    """Train the flow-matching predictor, or take the one that was asked for."""
     from mara_ray.predictor.train import train_predictor
 
+    if run.config.predictor.trained is not None:
+        predictor = FlowPredictor.load(located_predictor(run.config.predictor.trained))
+        predictor.save(run.folder("predictor"))
+        return {"hash": predictor.content_hash}
     connect(run.config.cluster)
     predictor = train_predictor(
         run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report
@@ -199,6 +206,13 @@ def curve_settings(config: RunConfig) -> str:
     return config_parts("curves.configurations", "curves.length_points", "curves.batches_per_point")(config)
 
 
+def predictor_settings(config: RunConfig) -> str:
+    """What the predictor depends on: its training, or the bytes of the one that was asked for."""
+    if config.predictor.trained is not None:
+        return file_hash(located_predictor(config.predictor.trained) / WEIGHTS_FILE)
+    return config_parts("predictor")(config)
+
+
 def no_metrics(run: Run) -> dict[str, Path]:
     """A stage without a metrics file."""
     return {}
@@ -239,7 +253,7 @@ STAGES = (
     Stage(
         name="predictor",
         needs=("curves",),
-        settings=config_parts("predictor"),
+        settings=predictor_settings,
         outputs=files("predictor/weights.safetensors", "predictor/predictor.json"),
         metrics=predictor_metrics,
         work=make_predictor,

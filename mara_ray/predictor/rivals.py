@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from mara_ray.artifacts import hash_of, read_json
+from mara_ray import pretrained
+from mara_ray.artifacts import read_json
 from mara_ray.config import PredictorConfig, Rival
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
@@ -16,7 +17,7 @@ from mara_ray.predictor.hazard import HazardPredictor
 from mara_ray.predictor.kalman import KalmanPredictor
 from mara_ray.predictor.prior import WithPrior
 from mara_ray.predictor.quantile import QuantilePredictor, fit_quantiles
-from mara_ray.predictor.weights import CONFIG_FILE
+from mara_ray.predictor.weights import CONFIG_FILE, training_identity
 from mara_ray.progress import Report
 
 
@@ -39,7 +40,7 @@ def make_rival(
         config: sizes and training of the quantile regressor, and the warm-up of all.
         bank: its training and validation curves are learned from.
         seed: the run's seed.
-        directory: where trained weights lie.
+        directory: where trained weights lie, or will; those that ship are taken if they fit.
         progress: is told of epochs.
 
     Raises:
@@ -56,10 +57,11 @@ def make_rival(
         case "fm_prior":
             return WithPrior(flow, train_CL)
         case "quantile":
-            identity = hash_of(config.model_dump(mode="json"), bank.content_hash, seed)
-            path = directory / CONFIG_FILE
-            if path.is_file() and read_json(path).get("made_from") == identity:
-                return QuantilePredictor.load(directory)
+            identity = training_identity(config, bank, seed)
+            for folder in (directory, pretrained.RIVALS / name):
+                path = folder / CONFIG_FILE
+                if path.is_file() and read_json(path).get("made_from") == identity:
+                    return QuantilePredictor.load(folder)
             validation_CL = bank.ema_CL[bank.rows("id", "validation")]
             predictor = fit_quantiles(config, train_CL, validation_CL, seed, progress)
             predictor.save(directory, made_from=identity)

@@ -25,13 +25,13 @@ from ray.train.torch import TorchTrainer, get_device
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.train.v2.api.exceptions import TrainingFailedError
 
-from mara_ray.artifacts import hash_of, read_json, write_json
+from mara_ray.artifacts import read_json, write_json
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
 from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
-from mara_ray.predictor.weights import CONFIG_FILE
+from mara_ray.predictor.weights import CONFIG_FILE, training_identity
 from mara_ray.progress import Report
 from mara_ray.provenance import command, versions
 
@@ -68,7 +68,7 @@ def train_predictor(
             f"predictor.num_workers: {config.num_workers} workers cannot share a batch of"
             f" {config.batch_curves} curves; raise predictor.batch_curves"
         )
-    identity = hash_of(config.model_dump(mode="json"), bank.content_hash, seed)
+    identity = training_identity(config, bank, seed)
     if (directory / CONFIG_FILE).is_file() and read_json(directory / CONFIG_FILE).get(
         "made_from"
     ) == identity:

@@ -10,13 +10,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mara_ray.artifacts import read_json, write_json, written_whole
+from mara_ray import pretrained
+from mara_ray.artifacts import hash_of, read_json, write_json, written_whole
+from mara_ray.config import PredictorConfig
+from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 
 WEIGHTS_FILE, CONFIG_FILE = "weights.safetensors", "predictor.json"
 REMEDY = "train it again with `mara predictor train`"
 
 T = TypeVar("T")
+
+
+def training_identity(config: PredictorConfig, bank: CurveBank, seed: int) -> str:
+    """What a training depends on, as 16 digits: two with the same identity end with the same weights."""
+    return hash_of(config.model_dump(mode="json", exclude={"trained"}), bank.content_hash, seed)
+
+
+def located_predictor(folder: Path) -> Path:
+    """The folder of a trained predictor; `standard` is the one that ships."""
+    return pretrained.PREDICTOR if str(folder) == "standard" else folder
 
 
 def save_weights(directory: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:

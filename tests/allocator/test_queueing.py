@@ -95,4 +95,4 @@ def test_lara_decides_on_the_median():
 
 
 def test_names():
-    assert (FIFO().name, EDF().name, LARA().name, LARA("lara_fm").name) == ("fifo", "edf", "lara", "lara_fm")
+    assert (FIFO().name, EDF().name, LARA().name) == ("fifo", "edf", "lara")
