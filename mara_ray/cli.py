@@ -251,6 +251,25 @@ def sweep(
 
 
 @app.command()
+def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = False) -> None:
+    """Find how tight deadlines and targets should be, with FIFO, EDF and LARA on curves of no test."""
+    from mara_ray.curves.bank import CurveBank, located_bank
+    from mara_ray.experiments.calibration import choose, play_settings
+
+    config = load_config(preset, set_)
+    bank = CurveBank.read(located_bank(config.curves.bank or Path("standard")))
+    with progress.shown("settings") as report_:
+        rows = play_settings(config, bank, report_)
+    least, window = choose(rows)
+    if as_json:
+        print(json.dumps({"least_fraction": least, "window_steps": window, "rows": rows.to_dict("records")}))
+        return
+    keys = ["least_fraction", "window"]
+    print(rows.pivot(index=keys, columns=["load", "method"], values="completion").round(1).to_string())
+    print(f"chosen: targets from {least:g} of the log-drop, windows of {window} steps")
+
+
+@app.command()
 def doctor(set_: Overrides, preset: Preset = "quick", as_json: Json = False) -> None:
     """Print versions, cores, GPUs, Ray, W&B mode, and which data are there."""
     from mara_ray.experiments.doctor import diagnose
