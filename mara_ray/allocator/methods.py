@@ -10,6 +10,7 @@ from typing import get_args
 
 from mara_ray.allocator.chance import Random
 from mara_ray.allocator.demand import LLF, SRPT
+from mara_ray.allocator.laira import LaiRA
 from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.planner import Planner
 from mara_ray.allocator.protocol import Allocator
@@ -45,6 +46,7 @@ METHODS = {
     "lara_fm_fixed": Method("fm", partial(LARA, explore_all_first=True)),
     "edf": Method("wls", EDF),
     "fifo": Method("wls", FIFO),
+    "laira": Method("laira", LaiRA),
     "random": Method("wls", Random),
     "oracle_online": Method("oracle", LARA),
     **{name: Method("fm", make) for name, make in FED.items()},
