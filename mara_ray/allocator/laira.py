@@ -24,8 +24,8 @@ class LaiRA:
     it will be done in r steps, which is the rate rho' = ln(l / target) / ln((s + r) / s). Tasks with
     r <= left are kept and ordered by rho' / rho; the others take what is left, in the same order; those
     that are not forecast yet come before both, oldest first. A slice ends early for all when a task
-    arrives, and for a node when its task leaves. Its length is 4 steps at first, and afterwards 4 - 10 (e + e - e') within
-    1..16, e being the mean error of the log losses that rho' foretold for the slice and e' that of the
+    arrives, and for a node when its task leaves. Its length is 4 steps at first, and afterwards
+    4 - 10 (e + e - e') within 1..16, e being the mean error of the log losses that rho' foretold for the slice and e' that of the
     slice before. The paper's bonus for uncertain rates needs the filter's covariance, which forecasts do
     not hold; it is left out.
     """
