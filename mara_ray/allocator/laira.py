@@ -20,14 +20,15 @@ class LaiRA:
     """Nodes keep their tasks for a slice; then the tasks with the greatest ratio of rates come first.
 
     A task at loss l after s points, with `left` steps to its deadline, must lose log loss at the rate
-    rho = ln(l / target) / ln((s + left) / s) per log point. The Kalman filter (`predictor.kalman`) says that
-    it will be done in r steps, which is the rate rho' = ln(l / target) / ln((s + r) / s). Tasks with
+    rho = ln(l / target) / ln((s + left) / s) per log point. The Kalman filter (`predictor.kalman`) says
+    that it will be done in r steps, which is the rate rho' = ln(l / target) / ln((s + r) / s). Tasks with
     r <= left are kept and ordered by rho' / rho; the others take what is left, in the same order; those
-    that are not forecast yet come before both, oldest first. A slice ends early for all when a task
-    arrives, and for a node when its task leaves. Its length is 4 steps at first, and afterwards
-    4 - 10 (e + e - e') within 1..16, e being the mean error of the log losses that rho' foretold for the slice and e' that of the
-    slice before. The paper's bonus for uncertain rates needs the filter's covariance, which forecasts do
-    not hold; it is left out.
+    that are not forecast yet come before both, oldest first.
+
+    A slice ends early for all when a task arrives, and for a node when its task leaves. Its length is 4
+    steps at first, and afterwards 4 - 10 (e + e - e') within 1..16: e is the mean error of the log losses
+    that rho' foretold for the slice, e' that of the slice before. The paper's bonus for uncertain rates
+    needs the filter's covariance, which forecasts do not hold; it is left out.
     """
 
     name = "laira"

@@ -15,10 +15,12 @@ import gymnasium as gym
 import numpy as np
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from mara_ray import pretrained
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.simulator.decisions import Decisions, at_rows, nodes_alike
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation, observe
@@ -65,8 +67,18 @@ class World:
 
     @classmethod
     def of_context(cls, env_config: dict[str, Any]) -> World:
-        """Load the world that RLlib's `env_config` names: `run`, `bank_path`, `table_directory`."""
-        return cls.load(*(env_config[key] for key in ("run", "bank_path", "table_directory")))
+        """Load the world that `env_config` names: `run`, `bank_path`, `table_directory`; or `run` alone.
+
+        Without paths it is the bank that ships, with WLS forecasts made on the spot.
+        """
+        if "bank_path" in env_config:
+            return cls.load(*(env_config[key] for key in ("run", "bank_path", "table_directory")))
+        config, bank = env_config["run"], CurveBank.read(pretrained.BANK)
+        replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
+        predictor = WLSPredictor(config.predictor.warmup_points)
+        steps_CLGN = predictor.predict_curves(bank.ema_CL, replay.target_CG)
+        table = ForecastTable(predictor.name, steps_CLGN, bank.content_hash, predictor.content_hash)
+        return cls(config, replay, table, bank.rows("id", "train"), bank.rows("id", "validation"))
 
     def batched(self) -> BatchedEnv:
         """A fresh lockstep environment."""
@@ -156,7 +168,8 @@ class BatchedEnv:
 class NodesEnv(MultiAgentEnv):
     """One episode behind RLlib's API. Every node observes the whole state and gets the team's reward.
 
-    `env_config` is that of `World.of_context`. A joint action must be a matching: see `Simulator.step`.
+    `env_config` is that of `World.of_context`. In the order of nodes, the choice of an empty slot or of one
+    that is taken already counts as 0, idle.
     """
 
     def __init__(self, env_config: dict[str, Any]) -> None:
@@ -189,10 +202,19 @@ class NodesEnv(MultiAgentEnv):
 
     def step(self, action_dict: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
         """Do one decision and go on to the next."""
-        action_1M = np.array([[action_dict[agent] for agent in self.possible_agents]], np.int64)
+        action_1M = np.array([self._matching(action_dict)], np.int64)
         reward = float(self.batched.step(np.array([0]), action_1M, self._observation)[0]) + self._advance()
         ended = {"__all__": self.batched.done}
         return self._shared(self._arrays()), self._shared(reward), ended, {"__all__": False}, {}
+
+    def _matching(self, action_dict: dict[str, int]) -> list[int]:
+        free = {0, *(np.flatnonzero(self._observation.active_BK[0]) + 1).tolist()}
+        chosen: list[int] = []
+        for agent in self.possible_agents:
+            choice = int(action_dict[agent])
+            chosen.append(choice if choice in free else 0)
+            free -= {choice} - {0}
+        return chosen
 
     def _advance(self) -> float:
         """Pass over the steps without a choice; returns their reward."""
