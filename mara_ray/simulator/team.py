@@ -68,4 +68,4 @@ def choices(observation: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([[not active_K.any()], active_K]).astype(np.int8)
 
 
-gym.register(id="mara_ray/Team-v0", entry_point=TeamEnv)
+gym.register(id="mara_ray/Team-v0", entry_point="mara_ray.simulator.team:TeamEnv")
