@@ -251,6 +251,34 @@ def sweep(
 
 
 @app.command()
+def margins(
+    set_: Overrides,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Play these, with commas between; LARA is added.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Play the frozen episodes with switching that costs and with unlike nodes: who leads LARA, by how much?"""
+    from mara_ray.allocator.methods import overrides_for
+
+    if methods is not None:
+        names = methods.split(",")
+        set_ = [*set_, *overrides_for(names if "lara" in names else [*names, "lara"])]
+    directory = _do("allocator", preset, set_, out, [])
+    from mara_ray.experiments.margins import play_margins
+    from mara_ray.experiments.pipeline import Run
+
+    with progress.shown("margins") as report_:
+        folder = play_margins(Run(load_config(preset, set_), directory), report_)
+    if as_json:
+        print(json.dumps(read_json(folder / "margins.json")))
+        return
+    print(f"picture: {folder / 'margins.png'}")
+
+
+@app.command()
 def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = False) -> None:
     """Find how tight deadlines and targets should be, with FIFO, EDF and LARA on curves of no test."""
     from mara_ray.curves.bank import CurveBank, located_bank

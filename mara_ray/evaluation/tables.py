@@ -85,7 +85,7 @@ def summarise(
     Raises:
         UserError: no rows of this load, or methods that did not meet the same episodes.
     """
-    outcomes = _outcomes(rows[rows["load"] == load], load)
+    outcomes = outcomes_of(rows[rows["load"] == load], load)
     num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
     shapes = {name: o.tasks_RE.shape for name, o in next(iter(outcomes.values())).items()}
     draws = draw_resampling(num_seeds, shapes, resamples, generator(seed, "bootstrap", str(load)))
@@ -106,7 +106,12 @@ def summarise(
 Levels = dict[str, tuple[float, np.ndarray]]  # set -> (completion in percent, its replicates (Z,))
 
 
-def _outcomes(rows: pd.DataFrame, load: float) -> dict[str, dict[str, Outcomes]]:
+def outcomes_of(rows: pd.DataFrame, load: float) -> dict[str, dict[str, Outcomes]]:
+    """Outcomes by method and set from per-episode rows of one load.
+
+    Raises:
+        UserError: there are no rows, or methods did not meet the same episodes.
+    """
     if rows.empty:
         raise UserError(f"load: {load} was not evaluated; add it to evaluation.loads and evaluate again")
     outcomes: dict[str, dict[str, Outcomes]] = {}

@@ -1,0 +1,116 @@
+"""Do the margins survive real costs? The frozen episodes again, with switching that costs and nodes that differ.
+
+Allocators and their policies stay as they are; only the pool of nodes changes. Axis letters: S training seeds,
+R workload roots, E episodes, Z resamples.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import ray
+import torch
+
+from mara_ray.artifacts import write_json, written_whole
+from mara_ray.config import RunConfig
+from mara_ray.evaluation.margin_plots import margin_figure
+from mara_ray.evaluation.metrics import episode_rows
+from mara_ray.evaluation.stats import draw_resampling, interval
+from mara_ray.evaluation.tables import MEAN, REFERENCE, outcomes_of
+from mara_ray.experiments.cluster import connect, wait_for
+from mara_ray.experiments.comparison import Arena, Cell, all_cells, workload_path
+from mara_ray.experiments.pipeline import Run
+from mara_ray.progress import Report
+from mara_ray.seeding import generator
+from mara_ray.workload.episodes import Workload
+
+SWITCH_COSTS = (0, 1, 2, 5)  # steps
+SPEED_SPREADS = (0.0, 0.25, 0.5, 0.75)  # speeds are evenly spaced in 1 - spread .. 1 + spread
+
+
+def variants(config: RunConfig) -> dict[tuple[str, float], RunConfig]:
+    """The configurations that are played, by setting and value."""
+    num_nodes = config.simulator.num_nodes
+    changed: dict[tuple[str, float], dict[str, Any]] = {
+        **{("switch_cost", cost): {"switch_cost_steps": cost} for cost in SWITCH_COSTS},
+        **{
+            ("speed_spread", spread): {
+                "node_speeds": tuple(np.linspace(1 - spread, 1 + spread, num_nodes).round(6).tolist())
+            }
+            for spread in SPEED_SPREADS
+        },
+    }
+    return {
+        key: config.model_copy(update={"simulator": config.simulator.model_copy(update=update)})
+        for key, update in changed.items()
+    }
+
+
+@ray.remote(num_cpus=1)
+def _play(run: Run, cell: Cell) -> pd.DataFrame:
+    torch.set_num_threads(1)
+    arena = Arena.load(run)
+    workload = Workload.load(workload_path(run, cell))
+    place: dict[str, Any] = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
+    return pd.concat(
+        episode_rows(played, method=name, training_seed=seed, **place)
+        for name in run.config.evaluation.methods
+        for seed, played in arena.play(name, workload)
+    )
+
+
+def play_margins(run: Run, report: Report) -> Path:
+    """Play the first load of a run whose policies are trained, under all variants.
+
+    Writes margins/episodes.parquet, margins/margins.json and margins/margins.png below the run's directory.
+
+    Returns:
+        The folder.
+    """
+    connect(run.config.cluster)
+    load = run.config.evaluation.loads[0]
+    cells = [cell for cell in all_cells(run.config) if cell.load == load]
+    tasks = {
+        (key, cell): _play.remote(Run(config, run.directory), cell)
+        for key, config in variants(run.config).items()
+        for cell in cells
+    }
+    wait_for(list(tasks.values()), lambda finished: report(finished, len(tasks), "workloads"))
+    rows = pd.concat(
+        [ray.get(task).assign(setting=key[0], value=key[1]) for (key, _), task in tasks.items()],
+        ignore_index=True,
+    )
+    folder = run.folder("margins")
+    with written_whole(folder / "episodes.parquet") as temporary:
+        rows.to_parquet(temporary, index=False)
+    margins = margins_of(rows, load, run.config.evaluation.bootstrap_resamples, run.config.seed)
+    write_json(folder / "margins.json", margins.to_dict("records"))
+    with written_whole(folder / "margins.png") as temporary:
+        temporary.write_bytes(margin_figure(margins).png)
+    return folder
+
+
+def margins_of(rows: pd.DataFrame, load: float, resamples: int, seed: int) -> pd.DataFrame:
+    """The lead of every method over LARA, mean over sets: setting, value, method, points, low, high.
+
+    The intervals are those of `evaluation.stats`: paired, over training seeds and workload roots.
+    """
+    found = []
+    for (setting, value), part in rows.groupby(["setting", "value"]):
+        outcomes = outcomes_of(part, load)
+        num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
+        shapes = {name: o.tasks_RE.shape for name, o in outcomes[REFERENCE].items()}
+        draws = draw_resampling(num_seeds, shapes, resamples, generator(seed, "bootstrap", MEAN))
+
+        def mean_Z(method: str) -> np.ndarray:
+            by_set = outcomes[method]  # noqa: B023 - called within the turn
+            return np.mean([draws.replicates(name, o) for name, o in by_set.items()], axis=0)  # noqa: B023
+
+        for method, by_set in outcomes.items():
+            levels = [o.completion - outcomes[REFERENCE][name].completion for name, o in by_set.items()]
+            low, high = interval(mean_Z(method) - mean_Z(REFERENCE))
+            found.append((setting, float(value), method, float(np.mean(levels)), low, high))
+    return pd.DataFrame(found, columns=["setting", "value", "method", "points", "low", "high"])
