@@ -80,11 +80,7 @@ class Simulator:
         num_nodes, num_slots = self.config.num_nodes, self.config.num_slots
         self.workload = workload
         self.state = SimulatorState.start(num_episodes, num_nodes, num_slots, num_tasks)
-        if self.config.loss_noise > 0:
-            noise, seed = self.config.loss_noise, self.config.noise_seed
-            self.losses = TaskLosses.noisy(self.replay, workload, noise, seed)
-        else:
-            self.losses = TaskLosses.frozen(self.replay, workload)
+        self.losses = TaskLosses.of(self.config, self.replay, workload)
         self._tasks = fresh_tasks(workload, self.losses, self.replay.target_CG, self.episode_steps)
         self._potential_B = np.zeros(num_episodes)
         self._row_B1 = np.arange(num_episodes)[:, None] * (num_slots + 1)
@@ -107,6 +103,8 @@ class Simulator:
         """
         if self.done:
             raise UserError(f"step: the episodes ended at step {self.episode_steps}; reset the simulator")
+        if action_BM.dtype.kind == "u":
+            action_BM = action_BM.astype(np.int64)  # k - 1 must not wrap around
         active_BK = self.state.slots.task >= 0
         flat_BM, nodes_B_K1 = self._place_nodes(action_BM, active_BK)
         self._switch(action_BM, flat_BM, nodes_B_K1, active_BK)
@@ -122,7 +120,7 @@ class Simulator:
         """Check the action; where it points in a flat (B, K + 1), and the nodes at each entry there."""
         num_episodes, num_slots = active_BK.shape
         shape = (num_episodes, self.config.num_nodes)
-        if action_BM.shape != shape or action_BM.dtype.kind not in "iu":
+        if action_BM.shape != shape or action_BM.dtype.kind != "i":
             found = f"{action_BM.dtype} {action_BM.shape}"
             raise UserError(f"action: {found} at step {self.state.time} is not an integer array {shape}")
         if action_BM.min(initial=0) < 0 or action_BM.max(initial=0) > num_slots:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mara_ray.config import SimulatorConfig
 from mara_ray.curves.bank import first_crossing, smooth
 from mara_ray.errors import UserError
 from mara_ray.seeding import generator
@@ -32,6 +33,13 @@ class TaskLosses:
     log_ema_RL: np.ndarray
     row_BJ: np.ndarray
     points_needed_BJ: np.ndarray
+
+    @classmethod
+    def of(cls, config: SimulatorConfig, replay: CurveReplay, workload: Workload) -> TaskLosses:
+        """The losses that a configuration asks for; raises what `noisy` raises."""
+        if config.loss_noise > 0:
+            return cls.noisy(replay, workload, config.loss_noise, config.noise_seed)
+        return cls.frozen(replay, workload)
 
     @classmethod
     def frozen(cls, replay: CurveReplay, workload: Workload) -> TaskLosses:

@@ -6,42 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mara_ray.config import SimulatorConfig
-from mara_ray.curves.bank import first_crossing, smooth
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import observe
 from mara_ray.simulator.reference import ReferenceSimulator
-from mara_ray.simulator.state import CurveReplay
-from mara_ray.workload.episodes import PADDING, Workload
-from tests.toy_worlds import ZeroForecasts
-
-
-def random_replay(rng, num_curves=5, length=14, num_levels=4):
-    raw_CL = np.exp(np.cumsum(rng.normal(-0.3, 0.5, (num_curves, length)), axis=1)).astype(np.float32)
-    ema_CL = smooth(raw_CL)
-    # Some targets lie above the untrained loss, some below all that the curve reaches.
-    target_CG = (ema_CL[:, :1] * np.exp(rng.uniform(-3, 0.1, (num_curves, num_levels)))).astype(np.float32)
-    return CurveReplay(ema_CL, target_CG, first_crossing(ema_CL, target_CG), raw_CL)
-
-
-def random_workload(rng, replay, num_episodes, num_tasks, steps):
-    num_curves, num_levels = replay.target_CG.shape
-    shape = (num_episodes, num_tasks)
-    arrival_BJ = rng.integers(0, steps, shape)
-    arrival_BJ[:, : rng.integers(num_tasks)] = 0  # initial tasks
-    arrival_BJ.sort(axis=1)
-    deadline_BJ = arrival_BJ + rng.integers(1, steps, shape)  # some are after T
-    columns = [
-        arrival_BJ,
-        deadline_BJ,
-        rng.integers(num_curves, size=shape),
-        rng.integers(num_levels, size=shape),
-    ]
-    num_tasks_B = rng.integers(0, num_tasks + 1, num_episodes)
-    padding_BJ = np.arange(num_tasks) >= num_tasks_B[:, None]
-    arrival_BJ, deadline_BJ, curve_BJ, level_BJ = (
-        np.where(padding_BJ, PADDING, column).astype(np.int32) for column in columns
-    )
-    return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, num_tasks_B.astype(np.int32))
+from tests.toy_worlds import ZeroForecasts, random_replay, random_workload
 
 
 def random_matching(rng, active_BK, num_nodes):

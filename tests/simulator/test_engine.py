@@ -166,6 +166,16 @@ def test_an_illegal_action_is_refused(action, message):
         simulator.step(np.array(action))
 
 
+@pytest.mark.parametrize("integer", [np.int8, np.int32, np.uint8, np.uint64])
+def test_any_integers_will_do(integer):
+    simulator = simulator_of((0, 9, 11), migration_cost_steps=1)
+    simulator.step(np.array([[0, 1]], integer))
+    simulator.step(np.array([[1, 0]], integer))
+    assert simulator.state.slots.num_seen.tolist() == [[2, 0]]
+    with pytest.raises(UserError, match="action: 2 of node 0 in episode 0 at step 2 is an empty slot"):
+        simulator.step(np.array([[2, 0]], integer))
+
+
 def test_no_step_after_the_end():
     simulator = simulator_of((0, 9, 11))
     play(simulator, *[[0, 0]] * STEPS)
