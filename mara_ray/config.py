@@ -108,6 +108,10 @@ class WorkloadConfig(Section):
     )
     window_steps: Positive = Field(description="deadline window D0; a task gets U(0.9, 1.1) of it")
     window_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="half-width of that draw")
+    initial_tasks: NonNegative = Field(0, description="tasks present at step 0, beside those that arrive")
+    beyond_end: Literal["cut", "leave_out"] = Field(
+        "cut", description="deadlines after T: cut at T, or the task never comes and is not counted"
+    )
     target_fractions: tuple[PositiveFloat, ...] = Field(
         tuple(round(0.30 + 0.05 * level, 2) for level in range(16)),
         description="fractions of a curve's log-drop a target is drawn from; over 1 is never reached",
@@ -124,6 +128,13 @@ class SimulatorConfig(Section):
         None, description="points of service per step of each node; null is 1 for all"
     )
     switch_cost_steps: NonNegative = Field(0, description="steps a node loses when it changes its task")
+    migration_cost_steps: NonNegative = Field(
+        0, description="further steps lost when a task comes from another node, the one that served it last"
+    )
+    loss_noise: Annotated[float, Field(ge=0.0, le=2.0)] = Field(
+        0.0, description="standard deviation of log factors on each raw loss at run time; 0 leaves the curves"
+    )
+    noise_seed: NonNegative = Field(0, description="root of these factors")
     potential_weight: Annotated[float, Field(ge=0.0)] = Field(
         0.1, description="weight beta of the log-progress potential; 0 is the sparse reward"
     )

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from mara_ray.curves.bank import first_crossing
+from mara_ray.curves.bank import first_crossing, smooth
 from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import CurveReplay
-from mara_ray.workload.episodes import Workload
+from mara_ray.workload.episodes import PADDING, Workload
 
 
 def halving_replay(length=12):
@@ -20,6 +20,37 @@ def one_episode(*tasks):
     arrival_BJ, deadline_BJ, level_BJ = np.array(tasks, np.int32).T[:, None]
     curve_BJ = np.zeros_like(arrival_BJ)
     return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, np.array([len(tasks)], np.int32))
+
+
+def random_replay(rng, num_curves=5, length=14, num_levels=4):
+    """Noisy falling curves, with their raw losses."""
+    raw_CL = np.exp(np.cumsum(rng.normal(-0.3, 0.5, (num_curves, length)), axis=1)).astype(np.float32)
+    ema_CL = smooth(raw_CL)
+    # Some targets lie above the untrained loss, some below all that the curve reaches.
+    target_CG = (ema_CL[:, :1] * np.exp(rng.uniform(-3, 0.1, (num_curves, num_levels)))).astype(np.float32)
+    return CurveReplay(ema_CL, target_CG, first_crossing(ema_CL, target_CG), raw_CL)
+
+
+def random_workload(rng, replay, num_episodes, num_tasks, steps):
+    """Episodes of 0..num_tasks tasks, often with several at step 0."""
+    num_curves, num_levels = replay.target_CG.shape
+    shape = (num_episodes, num_tasks)
+    arrival_BJ = rng.integers(0, steps, shape)
+    arrival_BJ[:, : rng.integers(num_tasks)] = 0  # initial tasks
+    arrival_BJ.sort(axis=1)
+    deadline_BJ = arrival_BJ + rng.integers(1, steps, shape)  # some are after T
+    columns = [
+        arrival_BJ,
+        deadline_BJ,
+        rng.integers(num_curves, size=shape),
+        rng.integers(num_levels, size=shape),
+    ]
+    num_tasks_B = rng.integers(0, num_tasks + 1, num_episodes)
+    padding_BJ = np.arange(num_tasks) >= num_tasks_B[:, None]
+    arrival_BJ, deadline_BJ, curve_BJ, level_BJ = (
+        np.where(padding_BJ, PADDING, column).astype(np.int32) for column in columns
+    )
+    return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, num_tasks_B.astype(np.int32))
 
 
 class ZeroForecasts:

@@ -20,7 +20,8 @@ from mara_ray.simulator.state import READY_POINTS
 
 def nodes_alike(config: SimulatorConfig) -> bool:
     """Whether it matters only which tasks are served, not where."""
-    return config.switch_cost_steps == 0 and len(set(config.node_speeds or (1.0,))) == 1
+    no_cost = config.switch_cost_steps == 0 and config.migration_cost_steps == 0
+    return no_cost and len(set(config.node_speeds or (1.0,))) == 1
 
 
 def has_choice(observation: Observation, alike: bool) -> np.ndarray:

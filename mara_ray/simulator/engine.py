@@ -1,6 +1,6 @@
 """The engine: one step of B episodes at once, in numpy. `reference.py` is its readable specification.
 
-Step order: observe, allocate, serve (a switch may cost steps), success check, t += 1, expiry, admit.
+Step order: observe, allocate, serve (a switch or move may cost steps), success check, t += 1, expiry, admit.
 Axis letters: B episodes, M nodes, K slots, J tasks of an episode.
 """
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from mara_ray.config import SimulatorConfig
 from mara_ray.errors import UserError
-from mara_ray.simulator.reward import inverse_log_range, log_progress, shaped_reward
-from mara_ray.simulator.state import READY_POINTS, CurveReplay, SimulatorState, TaskTable
+from mara_ray.simulator.losses import TaskLosses, fresh_tasks
+from mara_ray.simulator.reward import log_progress, shaped_reward
+from mara_ray.simulator.state import READY_POINTS, CurveReplay, SimulatorState
 from mara_ray.workload.episodes import Workload
 
 
@@ -35,10 +36,12 @@ class Simulator:
         replay: the frozen curves.
         node_speed_M: float64, points of service per step.
         workload: the tasks of the present episodes.
+        losses: what these tasks show when they are served.
         state: see `SimulatorState`; read it, let `step` write it.
     """
 
     workload: Workload
+    losses: TaskLosses
     state: SimulatorState
 
     def __init__(self, config: SimulatorConfig, episode_steps: int, replay: CurveReplay):
@@ -69,14 +72,16 @@ class Simulator:
         Arrivals of step 0 that overflow "drop" loses here are in no step's outcome.
 
         Raises:
-            UserError: a task is on an unknown curve or target level.
+            UserError: a task is on an unknown curve or target level, or noise is asked for and the curves
+                have no raw losses.
         """
         workload.check_bank(*self.replay.target_CG.shape)
         num_episodes, num_tasks = workload.arrival_BJ.shape
         num_nodes, num_slots = self.config.num_nodes, self.config.num_slots
         self.workload = workload
         self.state = SimulatorState.start(num_episodes, num_nodes, num_slots, num_tasks)
-        self._tasks = self._fresh_tasks()
+        self.losses = TaskLosses.of(self.config, self.replay, workload)
+        self._tasks = fresh_tasks(workload, self.losses, self.replay.target_CG, self.episode_steps)
         self._potential_B = np.zeros(num_episodes)
         self._row_B1 = np.arange(num_episodes)[:, None] * (num_slots + 1)
         # All tasks in order of arrival, and where those of each step begin; padding (-1) is in front.
@@ -98,6 +103,8 @@ class Simulator:
         """
         if self.done:
             raise UserError(f"step: the episodes ended at step {self.episode_steps}; reset the simulator")
+        if action_BM.dtype.kind == "u":
+            action_BM = action_BM.astype(np.int64)  # k - 1 must not wrap around
         active_BK = self.state.slots.task >= 0
         flat_BM, nodes_B_K1 = self._place_nodes(action_BM, active_BK)
         self._switch(action_BM, flat_BM, nodes_B_K1, active_BK)
@@ -109,30 +116,11 @@ class Simulator:
         reward_B = shaped_reward(completed_B, before_B, self._potential_B, self.config.potential_weight)
         return StepOutcome(reward_B, completed_B, expired_B)
 
-    def _fresh_tasks(self) -> TaskTable:
-        """All tasks of the workload, as they are when they enter a slot."""
-        workload, replay = self.workload, self.replay
-        tasks = TaskTable(*workload.arrival_BJ.shape)
-        real_BJ = workload.real_BJ
-        tasks.task[:] = np.arange(real_BJ.shape[1])
-        tasks.curve[:] = np.where(real_BJ, workload.curve_BJ, 0)
-        tasks.level[:] = np.where(real_BJ, workload.level_BJ, 0)
-        tasks.arrival[:] = workload.arrival_BJ
-        tasks.deadline[:] = np.minimum(workload.deadline_BJ, self.episode_steps)
-        tasks.points_needed[:] = replay.points_needed_CG[tasks.curve, tasks.level]
-        tasks.num_seen[:] = 1
-        tasks.initial_loss[:] = replay.ema_CL[tasks.curve, 0]
-        tasks.target[:] = replay.target_CG[tasks.curve, tasks.level]
-        tasks.log_initial[:] = replay.log_ema_CL[tasks.curve, 0]
-        tasks.log_target[:] = np.log(tasks.target)
-        tasks.inverse_range[:] = inverse_log_range(tasks.log_initial, tasks.log_target)
-        return tasks
-
     def _place_nodes(self, action_BM: np.ndarray, active_BK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Check the action; where it points in a flat (B, K + 1), and the nodes at each entry there."""
         num_episodes, num_slots = active_BK.shape
         shape = (num_episodes, self.config.num_nodes)
-        if action_BM.shape != shape or action_BM.dtype.kind not in "iu":
+        if action_BM.shape != shape or action_BM.dtype.kind != "i":
             found = f"{action_BM.dtype} {action_BM.shape}"
             raise UserError(f"action: {found} at step {self.state.time} is not an integer array {shape}")
         if action_BM.min(initial=0) < 0 or action_BM.max(initial=0) > num_slots:
@@ -166,7 +154,7 @@ class Simulator:
         state, outcomes = self.state, self.state.outcomes
         busy_BM = action_BM > 0
         taken_up_BM = busy_BM & (action_BM != state.node_slot_BM)
-        np.copyto(state.node_delay_BM, self.config.switch_cost_steps, where=taken_up_BM)
+        np.copyto(state.node_delay_BM, self._cost(action_BM), where=taken_up_BM, casting="same_kind")
         # An idle node holds its task until another node takes that task up.
         lost_BM = nodes_B_K1.ravel()[state.node_slot_BM + self._row_B1] > 0
         state.node_slot_BM *= ~lost_BM
@@ -179,20 +167,32 @@ class Simulator:
             outcomes.waiting_steps_B += state.waiting_BJ.sum(1)
         outcomes.switches_B += taken_up_BM.sum(1)
 
+    def _cost(self, action_BM: np.ndarray) -> np.ndarray | int:
+        """Steps that nodes lose if they take their tasks up now, (B, M) or the same for all."""
+        if self.config.migration_cost_steps == 0:
+            return self.config.switch_cost_steps
+        row_B1, number_M = np.arange(len(action_BM))[:, None], np.arange(1, self.config.num_nodes + 1)
+        home_BM = self.state.slots.home[row_B1, action_BM - 1]  # of no meaning where the node is idle
+        moved_BM = (home_BM > 0) & (home_BM != number_M)
+        return self.config.switch_cost_steps + self.config.migration_cost_steps * moved_BM
+
     def _serve(self, action_BM: np.ndarray, flat_BM: np.ndarray) -> None:
         """Give every slot its node's service, unless the node is still switching."""
-        state, slots, replay = self.state, self.state.slots, self.replay
-        length = replay.ema_CL.shape[1]
+        state, slots, losses = self.state, self.state.slots, self.losses
+        length = losses.ema_RL.shape[1]
         owes_BM = (state.node_delay_BM > 0) & (action_BM > 0)
         state.node_delay_BM -= owes_BM
         rate_BK = self._sum_over_nodes(flat_BM, np.where(owes_BM, 0.0, self.node_speed_M))[:, 1:]
         served_BK = rate_BK > 0
         np.copyto(slots.started, state.time, where=served_BK & (slots.started < 0))
+        if self.config.migration_cost_steps > 0:
+            episode, node = np.nonzero((action_BM > 0) & ~owes_BM)
+            slots.home[episode, action_BM[episode, node] - 1] = node + 1
         slots.service += rate_BK
         np.copyto(slots.num_seen, np.minimum(slots.service + 1, length), where=served_BK, casting="unsafe")
         np.copyto(slots.ready, state.time, where=(slots.num_seen >= READY_POINTS) & (slots.ready < 0))
-        # An empty slot (curve 0, no point seen) reads the last entry; its inverse range makes that 0.
-        log_loss_BK = replay.log_ema_CL.ravel()[slots.curve * length + slots.num_seen - 1]
+        # An empty slot (row 0, no point seen) reads the last entry; its inverse range makes that 0.
+        log_loss_BK = losses.log_ema_RL.ravel()[slots.row * length + slots.num_seen - 1]
         slots.progress[:] = log_progress(
             slots.log_initial, log_loss_BK, slots.log_target, slots.inverse_range
         )

@@ -46,11 +46,13 @@ class Forecasts(Protocol):
 def observe(simulator: Simulator, table: Forecasts) -> Observation:
     """What an allocator may see now, in arrays that stay as they are when the simulator moves on.
 
+    Under run-time noise the losses are the noisy ones; the table's forecasts are those of the clean prefix.
+
     Args:
         simulator: after `reset`.
         table: forecasts of the bank that the simulator replays.
     """
-    state, slots, replay = simulator.state, simulator.state.slots, simulator.replay
+    state, slots, ema_RL = simulator.state, simulator.state.slots, simulator.losses.ema_RL
     active_BK = slots.task >= 0
     seen_BK = np.maximum(slots.num_seen, 1)
     remaining_BKN = table.lookup(slots.curve, seen_BK, slots.level)
@@ -59,7 +61,7 @@ def observe(simulator: Simulator, table: Forecasts) -> Observation:
         active_BK=active_BK,
         task_BK=slots.task.copy(),
         num_seen_BK=slots.num_seen.copy(),
-        loss_BK=replay.ema_CL[slots.curve, seen_BK - 1] * active_BK,
+        loss_BK=ema_RL[slots.row, seen_BK - 1] * active_BK,
         initial_loss_BK=slots.initial_loss.astype(np.float32),
         target_BK=slots.target.astype(np.float32),
         progress_BK=slots.progress.astype(np.float32),
@@ -70,5 +72,5 @@ def observe(simulator: Simulator, table: Forecasts) -> Observation:
         node_speed_M=simulator.node_speed_M.astype(np.float32),
         num_waiting_B=state.waiting_BJ.sum(1, dtype=np.int32),
         episode_steps=simulator.episode_steps,
-        cap_points=int(replay.ema_CL.shape[1]),
+        cap_points=int(ema_RL.shape[1]),
     )

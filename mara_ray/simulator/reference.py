@@ -1,7 +1,7 @@
 """The simulator's specification: one episode in plain Python, slow and readable.
 
 The engine must do exactly this (a property test compares them on random workloads and actions).
-Step order: observe, allocate, serve (a switch may cost steps), success check, t += 1, expiry, admit.
+Step order: observe, allocate, serve (a switch or move may cost steps), success check, t += 1, expiry, admit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mara_ray.config import SimulatorConfig
+from mara_ray.curves.bank import EMA_ALPHA, LOSS_FLOOR
+from mara_ray.simulator.losses import noise_factors, raw_losses
 from mara_ray.simulator.state import READY_POINTS, CurveReplay
 from mara_ray.workload.episodes import Workload
 
@@ -27,6 +31,7 @@ class Task:
     finished: int = -1
     started: int = -1
     ready: int = -1
+    home: Node | None = None  # that served it last
 
     @property
     def num_seen(self) -> int:
@@ -81,7 +86,7 @@ class ReferenceSimulator:
                 number=number,
                 arrival=int(workload.arrival_BJ[episode, number]),
                 deadline=min(int(workload.deadline_BJ[episode, number]), episode_steps),
-                losses=replay.ema_CL[workload.curve_BJ[episode, number]].tolist(),
+                losses=_losses(config, replay, workload, episode, number),
                 target=float(
                     replay.target_CG[workload.curve_BJ[episode, number], workload.level_BJ[episode, number]]
                 ),
@@ -126,6 +131,8 @@ class ReferenceSimulator:
                 continue
             if node.holds is not task:
                 node.delay = self.config.switch_cost_steps
+                if task.home not in (None, node):
+                    node.delay += self.config.migration_cost_steps
                 for other in self.nodes:
                     if other.holds is task:
                         other.holds = None
@@ -136,6 +143,7 @@ class ReferenceSimulator:
             if task.started < 0:
                 task.started = self.time
             task.service += node.speed
+            task.home = node
             if task.ready < 0 and task.num_seen >= READY_POINTS:
                 task.ready = self.time
 
@@ -162,3 +170,20 @@ class ReferenceSimulator:
         dropped = len(self.queue)
         self._remove(list(self.queue))
         return dropped
+
+
+def _losses(
+    config: SimulatorConfig, replay: CurveReplay, workload: Workload, episode: int, number: int
+) -> list[float]:
+    """The smoothed losses of a task: its curve's, or those of the noisy raw losses."""
+    curve = workload.curve_BJ[episode, number]
+    if config.loss_noise == 0:
+        return replay.ema_CL[curve].tolist()
+    raw = raw_losses(replay)[curve].tolist()
+    factors = noise_factors(workload, episode, number, len(raw), config.loss_noise, config.noise_seed)
+    smoothed, mean = [], 0.0
+    for point, (loss, factor) in enumerate(zip(raw, factors.tolist(), strict=True)):
+        mean = (1 - EMA_ALPHA) * mean + EMA_ALPHA * (loss * factor)
+        corrected = mean / (1 - (1 - EMA_ALPHA) ** (point + 1))
+        smoothed.append(float(np.float32(max(corrected, LOSS_FLOOR))))
+    return smoothed

@@ -1,6 +1,7 @@
 """The simulator's data: frozen curves to replay, and the struct of arrays that a step moves on.
 
-Axis letters: B episodes, M nodes, K slots, J tasks of an episode, C curves, L points, G target levels.
+Axis letters: B episodes, M nodes, K slots, J tasks of an episode, C curves, R rows of losses,
+L points, G target levels.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ class CurveReplay:
         ema_CL: float32, smoothed losses.
         target_CG: float32, target losses.
         points_needed_CG: int32, points n that must be seen until the target is met; `bank.NEVER` if never.
+        raw_CL: float32, the losses before smoothing; only run-time noise needs them.
     """
 
     ema_CL: np.ndarray
     target_CG: np.ndarray
     points_needed_CG: np.ndarray
+    raw_CL: np.ndarray | None = None
 
     @classmethod
     def from_bank(cls, bank: CurveBank, fractions: tuple[float, ...]) -> CurveReplay:
         """Replay a bank's curves with targets at `fractions` of each curve's log-drop."""
         target_CG = bank.target_losses(fractions)
-        return cls(bank.ema_CL, target_CG, first_crossing(bank.ema_CL, target_CG))
+        return cls(bank.ema_CL, target_CG, first_crossing(bank.ema_CL, target_CG), bank.raw_CL)
 
     @cached_property
     def log_ema_CL(self) -> np.ndarray:
@@ -52,10 +55,12 @@ class TaskTable:
     task: np.ndarray  # number of the task in its episode
     curve: np.ndarray
     level: np.ndarray
+    row: np.ndarray  # of the losses that the task shows
     arrival: np.ndarray
     deadline: np.ndarray  # cut at T
     points_needed: np.ndarray  # points that must be seen until the target is met; NEVER if it is not
     num_seen: np.ndarray  # points seen: 1 + whole points of service, at most L
+    home: np.ndarray  # m + 1 of the node m that served it last, 0 none; kept only where moving costs steps
     started: np.ndarray  # step of the first service; -1 not yet
     ready: np.ndarray  # step in which point READY_POINTS was seen; -1 not yet
     # float64 (episodes, places)

@@ -124,11 +124,12 @@ def draw_workload(
     """Draw episodes: Bernoulli arrivals, uniform curves and targets, windows independent of the demand.
 
     In every step t of 0..T-1 a task arrives with probability `load`. Its curve is uniform over `rows`,
-    its target over the levels, and its deadline is min(t + U(1 - spread, 1 + spread) D0, T). Episode e
-    descends from (seed, *path, e), so it does not depend on how many episodes are drawn.
+    its target over the levels, and its deadline is t + U(1 - spread, 1 + spread) D0: cut at T, or with
+    `beyond_end` "leave_out" the task never comes if that is after T. `initial_tasks` more tasks are there
+    at step 0. Episode e descends from (seed, *path, e), so it does not depend on how many episodes are drawn.
 
     Args:
-        config: T, D0, spread and target levels.
+        config: T, D0, spread, target levels, initial tasks, and what becomes of deadlines after T.
         rows: bank rows that tasks are drawn from, int (C,).
         load: arrival probability p per step.
         num_episodes: episodes B.
@@ -143,8 +144,13 @@ def draw_workload(
     episodes = [
         _draw_episode(config, rows, load, generator(seed, *path, episode)) for episode in range(num_episodes)
     ]
+    return padded(episodes)
+
+
+def padded(episodes: list[np.ndarray]) -> Workload:
+    """A workload of episodes given as arrivals, deadlines, curves and levels, int32 (4, tasks) each."""
     num_tasks_B = np.array([episode.shape[1] for episode in episodes], np.int32)
-    padded_4BJ = np.full((4, num_episodes, max(1, int(num_tasks_B.max(initial=0)))), PADDING, np.int32)
+    padded_4BJ = np.full((4, len(episodes), max(1, int(num_tasks_B.max(initial=0)))), PADDING, np.int32)
     for number, episode in enumerate(episodes):
         padded_4BJ[:, number, : episode.shape[1]] = episode
     arrival_BJ, deadline_BJ, curve_BJ, level_BJ = padded_4BJ
@@ -155,11 +161,15 @@ def _draw_episode(
     config: WorkloadConfig, rows: np.ndarray, load: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Arrivals, deadlines, curves and levels of one episode, int32 (4, tasks)."""
-    arrival_J = np.flatnonzero(rng.random(config.episode_steps) < load)
+    arriving_J = np.flatnonzero(rng.random(config.episode_steps) < load)
+    arrival_J = np.concatenate([np.zeros(config.initial_tasks, np.int64), arriving_J])
     num_tasks = len(arrival_J)
     curve_J = rows[rng.integers(len(rows), size=num_tasks)]
     level_J = rng.integers(len(config.target_fractions), size=num_tasks)
     spread = config.window_spread
     window_J = np.rint(rng.uniform(1 - spread, 1 + spread, num_tasks) * config.window_steps)
-    deadline_J = np.minimum(arrival_J + np.maximum(window_J, 1), config.episode_steps)
-    return np.stack([arrival_J, deadline_J, curve_J, level_J]).astype(np.int32)
+    deadline_J = arrival_J + np.maximum(window_J, 1)
+    task_4J = np.stack([arrival_J, np.minimum(deadline_J, config.episode_steps), curve_J, level_J])
+    if config.beyond_end == "leave_out":
+        task_4J = task_4J[:, deadline_J <= config.episode_steps]
+    return task_4J.astype(np.int32)

@@ -6,37 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mara_ray.config import SimulatorConfig
-from mara_ray.curves.bank import first_crossing
 from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.observe import observe
 from mara_ray.simulator.reference import ReferenceSimulator
-from mara_ray.simulator.state import CurveReplay
-from mara_ray.workload.episodes import PADDING, Workload
-
-
-def random_replay(rng, num_curves=5, length=14, num_levels=4):
-    ema_CL = np.exp(np.cumsum(rng.normal(-0.15, 0.25, (num_curves, length)), axis=1)).astype(np.float32)
-    # Some targets lie above the untrained loss, some below all that the curve reaches.
-    target_CG = (ema_CL[:, :1] * np.exp(rng.uniform(-3, 0.1, (num_curves, num_levels)))).astype(np.float32)
-    return CurveReplay(ema_CL, target_CG, first_crossing(ema_CL, target_CG))
-
-
-def random_workload(rng, replay, num_episodes, num_tasks, steps):
-    num_curves, num_levels = replay.target_CG.shape
-    shape = (num_episodes, num_tasks)
-    arrival_BJ = np.sort(rng.integers(0, steps, shape), axis=1)
-    deadline_BJ = arrival_BJ + rng.integers(1, steps, shape)  # some are after T
-    columns = [
-        arrival_BJ,
-        deadline_BJ,
-        rng.integers(num_curves, size=shape),
-        rng.integers(num_levels, size=shape),
-    ]
-    num_tasks_B = rng.integers(0, num_tasks + 1, num_episodes)
-    padding_BJ = np.arange(num_tasks) >= num_tasks_B[:, None]
-    arrival_BJ, deadline_BJ, curve_BJ, level_BJ = (
-        np.where(padding_BJ, PADDING, column).astype(np.int32) for column in columns
-    )
-    return Workload(arrival_BJ, deadline_BJ, curve_BJ, level_BJ, num_tasks_B.astype(np.int32))
+from tests.toy_worlds import ZeroForecasts, random_replay, random_workload
 
 
 def random_matching(rng, active_BK, num_nodes):
@@ -56,12 +29,15 @@ simulator_configs = st.builds(
     overflow=st.sampled_from(["defer", "drop"]),
     node_speeds=st.sampled_from([None, (1.0, 1.0, 2.0), (0.5, 1.5, 3.0)]),
     switch_cost_steps=st.integers(0, 2),
+    migration_cost_steps=st.sampled_from([0, 0, 1, 3]),
+    loss_noise=st.sampled_from([0.0, 0.0, 0.1, 1.0]),
+    noise_seed=st.integers(0, 3),
     potential_weight=st.sampled_from([0.0, 0.1, 1.0]),
 )
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(config=simulator_configs, seed=seeds)
 def test_engine_is_reference_and_rewards_sum_to_completions(config, seed):
     rng = np.random.default_rng(seed)
@@ -93,6 +69,7 @@ def test_engine_is_reference_and_rewards_sum_to_completions(config, seed):
 
 def assert_same_state(engine, references):
     state, slots = engine.state, engine.state.slots
+    observed = observe(engine, ZeroForecasts())
     for episode, reference in enumerate(references):
         present = reference.slots
         assert slots.task[episode].tolist() == [task.number if task else -1 for task in present]
@@ -102,6 +79,9 @@ def assert_same_state(engine, references):
         )
         waiting = np.flatnonzero(state.waiting_BJ[episode]).tolist()
         assert waiting == [task.number for task in reference.queue]
+        shown = [task.losses[task.num_seen - 1] if task else 0.0 for task in present]
+        assert observed.loss_BK[episode].tolist() == shown, "the same bits"
+        assert state.node_delay_BM[episode].tolist() == [node.delay for node in reference.nodes]
         held = [present.index(node.holds) + 1 if node.holds else 0 for node in reference.nodes]
         assert state.node_slot_BM[episode].tolist() == held
 

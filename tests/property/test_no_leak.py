@@ -30,10 +30,10 @@ def one_curve_each(rng):
     return ema_CL, target_CG, workload
 
 
-def play(allocator, ema_CL, target_CG, workload, until):
+def play(allocator, ema_CL, target_CG, workload, until, noise):
     """The observations of steps 0..until, and the simulator at the end."""
-    replay = CurveReplay(ema_CL, target_CG, np.full(target_CG.shape, NEVER, np.int32))
-    simulator = Simulator(SimulatorConfig(num_nodes=2, num_slots=4), STEPS, replay)
+    replay = CurveReplay(ema_CL, target_CG, np.full(target_CG.shape, NEVER, np.int32), raw_CL=ema_CL)
+    simulator = Simulator(SimulatorConfig(num_nodes=2, num_slots=4, loss_noise=noise), STEPS, replay)
     simulator.reset(workload)
     table = PrefixForecasts(ema_CL)
     observations = [observe(simulator, table)]
@@ -48,18 +48,19 @@ def play(allocator, ema_CL, target_CG, workload, until):
     seed=st.integers(0, 2**32 - 1),
     until=st.integers(0, STEPS - 1),
     allocator=st.sampled_from([FIFO(), EDF(), LARA()]),
+    noise=st.sampled_from([0.0, 0.3]),
 )
-def test_permuting_the_unseen_future_changes_no_observation(seed, until, allocator):
+def test_permuting_the_unseen_future_changes_no_observation(seed, until, allocator, noise):
     rng = np.random.default_rng(seed)
     ema_CL, target_CG, workload = one_curve_each(rng)
-    before, simulator = play(allocator, ema_CL, target_CG, workload, until)
+    before, simulator = play(allocator, ema_CL, target_CG, workload, until, noise)
     seen_C = np.ones(NUM_TASKS, int) + simulator.state.outcomes.service_BJ[0].astype(int)
     in_slot_K = simulator.state.slots.task[0]
     seen_C[in_slot_K[in_slot_K >= 0]] = simulator.state.slots.num_seen[0][in_slot_K >= 0]
     for task, seen in enumerate(seen_C):
         ema_CL[task, seen:] = rng.permutation(ema_CL[task, seen:])
     workload = change_arrivals_after(workload, until, rng)
-    after, _ = play(allocator, ema_CL, target_CG, workload, until)
+    after, _ = play(allocator, ema_CL, target_CG, workload, until, noise)
     for old, new in zip(before, after, strict=True):
         for field in dataclasses.fields(old):
             assert np.array_equal(getattr(old, field.name), getattr(new, field.name)), field.name

@@ -91,6 +91,39 @@ def test_a_task_is_held_by_the_node_that_took_it_up_last():
     assert simulator.state.node_slot_BM.tolist() == [[0, 1]]
 
 
+def seen_after(simulator, *actions):
+    seen = []
+    for action in actions:
+        play(simulator, action)
+        seen.append(simulator.state.slots.num_seen[0].tolist())
+    return seen
+
+
+def test_a_move_costs_steps_and_coming_home_does_not():
+    simulator = simulator_of((0, 9, 11), (0, 9, 11), migration_cost_steps=1)
+    moves = [1, 0], [0, 1], [0, 1], [1, 0], [2, 1], [1, 2]
+    assert seen_after(simulator, *moves) == [
+        [2, 1],  # the first node of a task costs nothing
+        [2, 1],  # on its way to node 1
+        [3, 1],
+        [3, 1],  # and back to node 0
+        [4, 2],  # node 1 was still the one that served it last: nothing to pay
+        [4, 2],  # both on their way
+    ]
+
+
+def test_the_costs_of_a_switch_and_of_a_move_add_up():
+    simulator = simulator_of((0, 9, 11), switch_cost_steps=1, migration_cost_steps=2)
+    assert seen_after(simulator, *[[1, 0]] * 2, *[[0, 1]] * 4) == [
+        *([n, 0] for n in (1, 2, 2, 2, 2, 3)),
+    ]
+
+
+def test_the_next_task_of_a_slot_has_no_home():
+    simulator = simulator_of((0, 1, 11), (1, 9, 11), num_slots=1, migration_cost_steps=5)
+    assert seen_after(simulator, [1, 0], [0, 1]) == [[1], [2]]
+
+
 def test_node_speeds():
     simulator = simulator_of((0, 9, 11), (0, 9, 11), node_speeds=(0.5, 3.0))
     play(simulator, [1, 2])
@@ -131,6 +164,16 @@ def test_an_illegal_action_is_refused(action, message):
     play(simulator, [1, 0])
     with pytest.raises(UserError, match=message):
         simulator.step(np.array(action))
+
+
+@pytest.mark.parametrize("integer", [np.int8, np.int32, np.uint8, np.uint64])
+def test_any_integers_will_do(integer):
+    simulator = simulator_of((0, 9, 11), migration_cost_steps=1)
+    simulator.step(np.array([[0, 1]], integer))
+    simulator.step(np.array([[1, 0]], integer))
+    assert simulator.state.slots.num_seen.tolist() == [[2, 0]]
+    with pytest.raises(UserError, match="action: 2 of node 0 in episode 0 at step 2 is an empty slot"):
+        simulator.step(np.array([[2, 0]], integer))
 
 
 def test_no_step_after_the_end():

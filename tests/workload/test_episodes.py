@@ -52,6 +52,30 @@ def test_an_episode_without_tasks_is_possible():
     assert not workload.real_BJ.any()
 
 
+def test_initial_tasks_are_there_at_step_0_beside_those_that_arrive():
+    workload = draw(load=0.0, config=CONFIG.model_copy(update={"initial_tasks": 6}))
+    assert (workload.num_tasks_B == 6).all() and (workload.arrival_BJ == 0).all()
+    assert (np.ptp(workload.deadline_BJ, axis=1) > 0).any(), "each draws a window of its own"
+    both = draw(config=CONFIG.model_copy(update={"initial_tasks": 6}))
+    assert (both.num_tasks_B == draw().num_tasks_B + 6).all()
+    assert (both.arrival_BJ[:, 6:] == draw().arrival_BJ).all(), "the arrivals are the same"
+
+
+def test_tasks_whose_deadline_is_after_the_end_are_cut_or_left_out():
+    cut, left_out = draw(), draw(config=CONFIG.model_copy(update={"beyond_end": "leave_out"}))
+    assert left_out.num_tasks_B.sum() < cut.num_tasks_B.sum()
+    for episode in range(cut.num_episodes):
+        before, after = (
+            set(zip(w.arrival_BJ[episode].tolist(), w.deadline_BJ[episode].tolist(), strict=True))
+            for w in (cut, left_out)
+        )
+        missing = before - after - {(PADDING, PADDING)}
+        assert after <= before | {(PADDING, PADDING)}
+        assert all(deadline == 200 and arrival > 200 - 45 for arrival, deadline in missing)
+    window_BJ = (left_out.deadline_BJ - left_out.arrival_BJ)[left_out.real_BJ]
+    assert set(window_BJ.tolist()) == set(range(36, 45)), "no window is cut short"
+
+
 def test_an_episode_does_not_depend_on_how_many_are_drawn():
     few, many = draw(num_episodes=3), draw(num_episodes=30)
     for episode in range(3):
