@@ -255,12 +255,10 @@ def margins(
     set_: Overrides,
     preset: Preset = "quick",
     out: Out = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Play these, with commas between; LARA is added.")
-    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Play these, by name, with commas between.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play the frozen episodes with switching that costs and with unlike nodes: who leads LARA, by how much?"""
+    """Play the frozen episodes with switching that costs and with unlike nodes."""
     from mara_ray.allocator.methods import overrides_for
 
     if methods is not None:

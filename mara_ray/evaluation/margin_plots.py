@@ -46,16 +46,23 @@ def margin_figure(margins: pd.DataFrame) -> Picture:
                     line["value"], line["low"], line["high"], color=colours[name], alpha=0.12, lw=0
                 )
                 marker = MARKERS[number % len(MARKERS)]
-                style = {"marker": marker, "ms": 4, "lw": 1.3, "color": colours[name]}
-                axes.plot(line["value"], line["points"], label=label(name), **style)
+                axes.plot(
+                    line["value"],
+                    line["points"],
+                    label=label(name),
+                    marker=marker,
+                    ms=4,
+                    lw=1.3,
+                    color=colours[name],
+                )
             axes.axhline(0, color="black", lw=0.9)
             axes.set_xlabel(text)
         panels[0].set_ylabel(f"lead over {label(REFERENCE)}, points")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
         png = to_png(figure)
     caption = (
-        f"Lead over {label(REFERENCE)} in points of completion, mean over the sets, with 95 % bands, on the same"
-        " frozen episodes. LARA pays the costs, too: the line at 0 is not LARA without them."
+        f"Lead over {label(REFERENCE)} in points of completion, mean over the sets, with 95 % bands, on the"
+        " same frozen episodes. LARA pays the costs, too: the line at 0 is not LARA without them."
     )
     alt = f"Lines of the lead over LARA of {', '.join(map(label, methods))}."
     return Picture("margins", "Do the margins survive real costs?", caption, alt, png)

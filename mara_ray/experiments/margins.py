@@ -1,7 +1,6 @@
-"""Do the margins survive real costs? The frozen episodes again, with switching that costs and nodes that differ.
+"""Do the margins survive real costs? The frozen episodes again, with costly switching and unlike nodes.
 
-Allocators and their policies stay as they are; only the pool of nodes changes. Axis letters: S training seeds,
-R workload roots, E episodes, Z resamples.
+Allocators and their policies stay as they are; only the pool of nodes changes. Axis letter: Z resamples.
 """
 
 from __future__ import annotations
@@ -99,7 +98,8 @@ def margins_of(rows: pd.DataFrame, load: float, resamples: int, seed: int) -> pd
     The intervals are those of `evaluation.stats`: paired, over training seeds and workload roots.
     """
     found = []
-    for (setting, value), part in rows.groupby(["setting", "value"]):
+    for setting, value in rows[["setting", "value"]].drop_duplicates().itertuples(index=False):
+        part = rows[(rows["setting"] == setting) & (rows["value"] == value)]
         outcomes = outcomes_of(part, load)
         num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
         shapes = {name: o.tasks_RE.shape for name, o in outcomes[REFERENCE].items()}
