@@ -26,7 +26,7 @@ class LARA:
 
     name = "lara"
 
-    def __init__(self, explore_all_first: bool = False):
+    def __init__(self, *, explore_all_first: bool = False):
         self.explore_all_first = explore_all_first
 
     def reset(self, num_episodes: int) -> None:

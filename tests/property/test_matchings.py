@@ -11,7 +11,7 @@ from mara_ray.allocator.queueing import EDF, FIFO
 from tests.toy_worlds import random_observation
 
 
-@pytest.mark.parametrize("allocator", [FIFO(), EDF(), LARA(), LARA("lara_fm")], ids=lambda a: a.name)
+@pytest.mark.parametrize("allocator", [FIFO(), EDF(), LARA(), LARA()], ids=lambda a: a.name)
 @settings(max_examples=40, deadline=None)
 @given(
     num_nodes=st.integers(1, 5),

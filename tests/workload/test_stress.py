@@ -51,7 +51,7 @@ def test_of_20_tasks_13_are_feasible_fifo_and_edf_do_none_and_the_oracle_all_13(
     assert feasible_alone(workload, replay.points_needed_CG).sum(1).tolist() == [13] * 4
     assert completed(world, FIFO(), workload, steps) == [0] * 4
     assert completed(world, EDF(), workload, steps) == [0] * 4
-    assert completed(world, LARA("oracle"), workload, steps) == [13] * 4
+    assert completed(world, LARA(), workload, steps) == [13] * 4
     optimum = clairvoyant_optimum(episode_tasks(workload, replay, 0), np.ones(4), 20.0)
     assert optimum.proven and optimum.upper == 13
 
@@ -71,7 +71,7 @@ def test_the_family_has_the_share_it_is_asked_for(world, share):
     feasible_B = feasible_alone(workload, replay.points_needed_CG).sum(1)
     assert feasible_B.tolist() == [round(20 * share)] * 12
     assert (workload.deadline_BJ <= 500).all()
-    oracle, fifo = (np.array(completed(world, a, workload)) for a in (LARA("oracle"), FIFO()))
+    oracle, fifo = (np.array(completed(world, a, workload)) for a in (LARA(), FIFO()))
     assert (oracle <= feasible_B).all() and (fifo <= feasible_B).all()
     assert oracle.sum() > 0.9 * feasible_B.sum()
     assert oracle.sum() >= fifo.sum()
