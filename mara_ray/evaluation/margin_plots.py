@@ -21,6 +21,7 @@ from mara_ray.evaluation.tables import REFERENCE, in_order, label
 
 SETTINGS = {
     "switch_cost": "steps lost when a node changes its task",
+    "migration_cost": "steps lost when a task changes its node",
     "speed_spread": "spread of node speeds around 1",
 }
 SPARE_COLOURS = (PURPLE, GREEN, SKY, ORANGE, BLUE)  # for methods without a colour of their own

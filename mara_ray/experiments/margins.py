@@ -26,7 +26,7 @@ from mara_ray.progress import Report
 from mara_ray.seeding import generator
 from mara_ray.workload.episodes import Workload
 
-SWITCH_COSTS = (0, 1, 2, 5)  # steps
+COSTS = (0, 1, 2, 5)  # steps
 SPEED_SPREADS = (0.0, 0.25, 0.5, 0.75)  # speeds are evenly spaced in 1 - spread .. 1 + spread
 
 
@@ -34,7 +34,8 @@ def variants(config: RunConfig) -> dict[tuple[str, float], RunConfig]:
     """The configurations that are played, by setting and value."""
     num_nodes = config.simulator.num_nodes
     changed: dict[tuple[str, float], dict[str, Any]] = {
-        **{("switch_cost", cost): {"switch_cost_steps": cost} for cost in SWITCH_COSTS},
+        **{("switch_cost", cost): {"switch_cost_steps": cost} for cost in COSTS},
+        **{("migration_cost", cost): {"migration_cost_steps": cost} for cost in COSTS},
         **{
             ("speed_spread", spread): {
                 "node_speeds": tuple(np.linspace(1 - spread, 1 + spread, num_nodes).round(6).tolist())

@@ -19,7 +19,7 @@ def known_rows() -> pd.DataFrame:
                 "root": root, "episode": episode, "training_seed": -1, "tasks": 10,
                 "completed": 5 if method == "lara" else 4 - value,
             }
-            for setting in ("switch_cost", "speed_spread")
+            for setting in ("switch_cost", "migration_cost", "speed_spread")
             for value in (0, 1, 2)
             for method in ("lara", "fifo")
             for set_name in ("id", "vit")
