@@ -29,6 +29,7 @@ def episode_rows(
         readiness_delay: mean steps from arrival to the point that makes a task ready for prediction; a
             task that leaves before counts until it leaves, so that neglect does not look like speed.
         switches: times that a node took up another task than the one it held.
+        migrations: times that a task was taken up by another node than the one that served it last.
         wasted_service: share of the service given to tasks that were not finished.
         utilisation: share of node-steps with a task.
         proven: True; see `bound_rows`.
@@ -52,11 +53,26 @@ def episode_rows(
             "waiting_tasks": outcomes.waiting_steps_B / steps,
             "readiness_delay": _readiness_delay(rollout),
             "switches": outcomes.switches_B,
+            "migrations": _migrations(rollout),
             "wasted_service": (service_BJ * ~finished_BJ).sum(1) / np.maximum(service_B, 1e-9),
             "utilisation": outcomes.busy_steps_B / (steps * num_nodes),
             "proven": True,
         }
     )
+
+
+def _migrations(rollout: Rollout) -> np.ndarray:
+    """Times that a task came to another node than the one that served it last, int64 (B,)."""
+    num_episodes, num_tasks = rollout.workload.arrival_BJ.shape
+    home_BJ = np.full((num_episodes, num_tasks + 1), -1)  # the last column is that of idle nodes
+    row_B1, node_M = np.arange(num_episodes)[:, None], np.arange(rollout.node_task_TBM.shape[2])
+    migrations_B = np.zeros(num_episodes, np.int64)
+    for task_BM in rollout.node_task_TBM:
+        home_BM = home_BJ[row_B1, task_BM]
+        migrations_B += ((task_BM >= 0) & (home_BM >= 0) & (home_BM != node_M)).sum(1)
+        home_BJ[row_B1, task_BM] = node_M
+        home_BJ[:, -1] = -1
+    return migrations_B
 
 
 def _readiness_delay(rollout: Rollout) -> np.ndarray:

@@ -14,7 +14,7 @@ import torch
 from mara_ray.allocator.mat.policy import MATAllocator
 from mara_ray.allocator.methods import Method, method_named
 from mara_ray.allocator.protocol import Allocator
-from mara_ray.artifacts import written_whole
+from mara_ray.artifacts import file_hash, hash_of, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.metrics import UNTRAINED, bound_rows, episode_rows
@@ -40,6 +40,11 @@ class Cell:
     def name(self) -> str:
         """For files."""
         return f"{self.set_name}-p{self.load:g}-root{self.root}"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Its columns in tables of episodes."""
+        return {"set_name": self.set_name, "load": self.load, "root": self.root}
 
 
 def all_cells(config: RunConfig) -> list[Cell]:
@@ -126,19 +131,37 @@ class Arena:
             yield training_seed, rollout(self.simulator, table, allocator, workload)
 
 
+def cell_bounds(arena: Arena, cell: Cell, workload: Workload) -> pd.DataFrame:
+    """The bounds of a cell, solved once for a workload, its curves and the nodes' speeds."""
+    run, simulator = arena.run, arena.run.config.simulator
+    seconds = run.config.evaluation.milp_seconds
+    path = workload_path(run, cell)
+    key = hash_of(
+        file_hash(path),
+        arena.bank.content_hash,
+        run.config.workload.target_fractions,
+        [simulator.num_nodes, simulator.node_speeds, seconds],
+    )
+    cached = path.with_name(f"{cell.name}.bounds-{key}.parquet")
+    if not cached.is_file():
+        rows = bound_rows(workload, arena.replay, simulator, seconds=seconds, **cell.place)
+        with written_whole(cached) as temporary:
+            rows.to_parquet(temporary, index=False)
+    return pd.read_parquet(cached)
+
+
 @ray.remote(num_cpus=1)
 def compare_cell(run: Run, cell: Cell, path: Path) -> None:
     """Play one cell under every method, and write its rows and its bounds' rows to `path`."""
     torch.set_num_threads(1)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
-    place: dict[str, Any] = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
+    place = cell.place
     parts = [
         episode_rows(played, method=name, training_seed=training_seed, **place)
         for name in (*run.config.evaluation.methods, *REFERENCES)
         for training_seed, played in arena.play(name, workload)
     ]
-    seconds = run.config.evaluation.milp_seconds
-    parts.append(bound_rows(workload, arena.replay, run.config.simulator, seconds=seconds, **place))
+    parts.append(cell_bounds(arena, cell, workload))
     with written_whole(path) as temporary:
         pd.concat(parts, ignore_index=True).to_parquet(temporary, index=False)

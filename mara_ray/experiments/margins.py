@@ -54,9 +54,8 @@ def _play(run: Run, cell: Cell) -> pd.DataFrame:
     torch.set_num_threads(1)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
-    place: dict[str, Any] = {"set_name": cell.set_name, "load": cell.load, "root": cell.root}
     return pd.concat(
-        episode_rows(played, method=name, training_seed=seed, **place)
+        episode_rows(played, method=name, training_seed=seed, **cell.place)
         for name in run.config.evaluation.methods
         for seed, played in arena.play(name, workload)
     )

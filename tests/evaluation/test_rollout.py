@@ -12,11 +12,11 @@ from mara_ray.config import SimulatorConfig, WorkloadConfig
 from mara_ray.curves.bank import NEVER, CurveBank
 from mara_ray.evaluation.bounds import clairvoyant_optimum, unit_schedule
 from mara_ray.evaluation.metrics import bound_rows, episode_rows, episode_tasks
-from mara_ray.evaluation.rollout import rollout
+from mara_ray.evaluation.rollout import Rollout, rollout
 from mara_ray.predictor.forecast import OraclePredictor
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation
-from mara_ray.simulator.state import CurveReplay
+from mara_ray.simulator.state import CurveReplay, Outcomes
 from mara_ray.workload.episodes import Workload, draw_workload
 
 STEPS = 60
@@ -148,7 +148,16 @@ def test_rows_by_hand() -> None:
     # Ready with 4 points: after 3 steps for task 0, at the end of step 5 for task 1; task 2 leaves before.
     assert row["readiness_delay"] == pytest.approx((3 + 5 + 3) / 3)
     assert row["wasted_service"] == pytest.approx(7 / 10)
-    assert row["switches"] == 3
+    assert row["switches"] == 3 and row["migrations"] == 0
+
+
+def test_migrations_by_hand() -> None:
+    """Both tasks change places in the second step; the first, after a rest, goes back in the last."""
+    workload = as_workload((0, 9, 0), (0, 9, 0))
+    node_task_TBM = np.array([[[0, 1]], [[1, 0]], [[1, -1]], [[0, 1]]], np.int16)
+    played = Rollout(workload, Outcomes.blank(1, 2), node_task_TBM)
+    row = episode_rows(played, method="fifo", set_name="id", load=0.1, root=0).iloc[0]
+    assert row["migrations"] == 2 + 0 + 2
 
 
 def test_bound_rows_by_hand() -> None:
