@@ -11,6 +11,7 @@ import pandas as pd
 from mara_ray.config import SimulatorConfig
 from mara_ray.evaluation.bounds import Tasks, clairvoyant_optimum, independent_feasibility
 from mara_ray.evaluation.rollout import Rollout
+from mara_ray.simulator.losses import TaskLosses
 from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.episodes import Workload
 
@@ -102,7 +103,8 @@ def bound_rows(
     optimum, so that no method can pass the level, and the column `proven` is False.
     """
     node_speed_M = np.array(config.node_speeds or (1.0,) * config.num_nodes)
-    episodes = [episode_tasks(workload, replay, episode) for episode in range(workload.num_episodes)]
+    needed_BJ = TaskLosses.of(config, replay, workload).points_needed_BJ
+    episodes = [episode_tasks(workload, needed_BJ, episode) for episode in range(workload.num_episodes)]
     alone = [independent_feasibility(tasks, node_speed_M) for tasks in episodes]
     optima = [clairvoyant_optimum(tasks, node_speed_M, seconds) for tasks in episodes]
     levels = (
@@ -128,12 +130,11 @@ def bound_rows(
     return pd.concat(parts, ignore_index=True)
 
 
-def episode_tasks(workload: Workload, replay: CurveReplay, episode: int) -> Tasks:
-    """The tasks of one episode as the clairvoyant sees them."""
+def episode_tasks(workload: Workload, points_needed_BJ: np.ndarray, episode: int) -> Tasks:
+    """The tasks of one episode as the clairvoyant sees them; the points are those of `TaskLosses`."""
     real_J = workload.real_BJ[episode]
-    curve_J, level_J = workload.curve_BJ[episode, real_J], workload.level_BJ[episode, real_J]
     return Tasks(
         release_J=workload.arrival_BJ[episode, real_J].astype(np.int64),
         deadline_J=workload.deadline_BJ[episode, real_J].astype(np.int64),
-        demand_J=replay.points_needed_CG[curve_J, level_J].astype(np.int64) - 1,
+        demand_J=points_needed_BJ[episode, real_J].astype(np.int64) - 1,
     )

@@ -15,6 +15,7 @@ from mara_ray.evaluation.metrics import bound_rows, episode_rows, episode_tasks
 from mara_ray.evaluation.rollout import Rollout, rollout
 from mara_ray.predictor.forecast import OraclePredictor
 from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.losses import TaskLosses
 from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import CurveReplay, Outcomes
 from mara_ray.workload.episodes import Workload, draw_workload
@@ -87,9 +88,16 @@ def draw(seed: int, load: float, num_episodes: int = 4) -> Workload:
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), load=st.sampled_from([0.1, 0.3]), num_nodes=st.integers(1, 3))
-def test_no_method_passes_the_bounds(replay: CurveReplay, seed: int, load: float, num_nodes: int) -> None:
-    config = SimulatorConfig(num_nodes=num_nodes, num_slots=5)
+@given(
+    seed=st.integers(0, 10_000),
+    load=st.sampled_from([0.1, 0.3]),
+    num_nodes=st.integers(1, 3),
+    noise=st.sampled_from([0.0, 0.3]),
+)
+def test_no_method_passes_the_bounds(
+    replay: CurveReplay, seed: int, load: float, num_nodes: int, noise: float
+) -> None:
+    config = SimulatorConfig(num_nodes=num_nodes, num_slots=5, loss_noise=noise)
     workload = draw(seed, load)
     bounds = bound_rows(workload, replay, config, set_name="id", load=load, root=0, seconds=10.0)
     assert bounds["proven"].all()
@@ -109,7 +117,7 @@ def test_the_optimum_replayed_in_the_engine_finishes_exactly_its_set(
     replay: CurveReplay, seed: int, load: float, num_nodes: int
 ) -> None:
     workload = draw(seed, load, num_episodes=1)
-    tasks = episode_tasks(workload, replay, 0)
+    tasks = episode_tasks(workload, TaskLosses.frozen(replay, workload).points_needed_BJ, 0)
     optimum = clairvoyant_optimum(tasks, np.ones(num_nodes), 10.0)
     schedule_TM = unit_schedule(tasks, optimum.chosen_J, num_nodes)
     enough = SimulatorConfig(num_nodes=num_nodes, num_slots=len(tasks.release_J) + 1)

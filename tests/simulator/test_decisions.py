@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mara_ray.simulator.decisions import Decisions, at_rows, forced_action, has_choice
+from mara_ray.config import SimulatorConfig
+from mara_ray.simulator.decisions import Decisions, at_rows, forced_action, has_choice, nodes_alike
 from tests.toy_worlds import random_observation
 
 
@@ -27,6 +28,13 @@ def test_a_choice_needs_more_tasks_than_nodes_when_nodes_are_alike():
     assert has_choice(watched(0), alike=False).tolist() == [False]
     assert forced_action(watched(2)).tolist() == [[1, 2]]
     assert forced_action(watched(1)).tolist() == [[1, 0]]
+
+
+def test_nodes_are_alike_when_speeds_are_equal_and_neither_switching_nor_moving_costs():
+    assert nodes_alike(SimulatorConfig()) and nodes_alike(SimulatorConfig(node_speeds=(2.0,) * 4))
+    assert not nodes_alike(SimulatorConfig(node_speeds=(1.0, 1.0, 1.0, 2.0)))
+    assert not nodes_alike(SimulatorConfig(switch_cost_steps=1))
+    assert not nodes_alike(SimulatorConfig(migration_cost_steps=1))
 
 
 def test_decisions_are_held_until_they_are_old_or_the_tasks_change():

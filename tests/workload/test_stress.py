@@ -14,6 +14,7 @@ from mara_ray.evaluation.metrics import episode_tasks
 from mara_ray.evaluation.rollout import rollout
 from mara_ray.predictor.forecast import OraclePredictor
 from mara_ray.simulator.engine import Simulator
+from mara_ray.simulator.losses import TaskLosses
 from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.stress import feasible_alone, stress_family, stress_test
 
@@ -52,7 +53,8 @@ def test_of_20_tasks_13_are_feasible_fifo_and_edf_do_none_and_the_oracle_all_13(
     assert completed(world, FIFO(), workload, steps) == [0] * 4
     assert completed(world, EDF(), workload, steps) == [0] * 4
     assert completed(world, LARA(), workload, steps) == [13] * 4
-    optimum = clairvoyant_optimum(episode_tasks(workload, replay, 0), np.ones(4), 20.0)
+    needed_BJ = TaskLosses.frozen(replay, workload).points_needed_BJ
+    optimum = clairvoyant_optimum(episode_tasks(workload, needed_BJ, 0), np.ones(4), 20.0)
     assert optimum.proven and optimum.upper == 13
 
 
