@@ -277,6 +277,33 @@ def margins(
 
 
 @app.command()
+def play(
+    workload: Annotated[str, typer.Argument(help="stress, stress:SHARE, sample, or a trace's CSV file.")],
+    set_: Overrides,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Annotated[str | None, typer.Option(help="Play these, by name, with commas between.")] = None,
+    seconds_per_step: Annotated[float, typer.Option(help="Seconds of a trace that pass in a step.")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Play the stress test (13 of its 20 tasks are feasible), or a cluster's trace."""
+    from mara_ray.allocator.methods import overrides_for
+
+    if methods is not None:
+        set_ = [*set_, *overrides_for(methods.split(","))]
+    directory = _do("allocator", preset, set_, out, [])
+    from mara_ray.experiments.pipeline import Run
+    from mara_ray.experiments.playing import play_workload
+
+    rows = play_workload(Run(load_config(preset, set_), directory), workload, seconds_per_step)
+    means = rows.groupby("method", sort=False)[["completed", "tasks"]].mean()
+    if as_json:
+        print(means.to_json(orient="index"))
+        return
+    print(means.round(2).to_string())
+
+
+@app.command()
 def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = False) -> None:
     """Find how tight deadlines and targets should be, with FIFO, EDF and LARA on curves of no test."""
     from mara_ray.curves.bank import CurveBank, located_bank

@@ -1,0 +1,69 @@
+"""Play a run's methods on workloads other than its own: the stress test, its random family, or a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mara_ray.allocator.methods import method_named
+from mara_ray.errors import UserError
+from mara_ray.evaluation.metrics import bound_rows, episode_rows
+from mara_ray.evaluation.rollout import rollout
+from mara_ray.experiments.comparison import REFERENCES, Arena, allocators
+from mara_ray.experiments.pipeline import Run
+from mara_ray.predictor.forecast import ForecastTable
+from mara_ray.workload.episodes import Workload
+from mara_ray.workload.stress import stress_family, stress_test
+from mara_ray.workload.traces import SAMPLE_TRACE, read_trace, trace_workload
+
+STRESS = "stress"
+EPISODES = 20
+
+
+def play_workload(run: Run, source: str, seconds_per_step: float) -> pd.DataFrame:
+    """Play the run's methods on the test curves of set `id`.
+
+    Args:
+        run: its forecasts and policies are there.
+        source: `stress`, `stress:SHARE` (feasible share of the random family), `sample` (the synthetic trace
+            that ships) or the path of a trace's CSV.
+        seconds_per_step: of a trace.
+
+    Returns:
+        Rows of `metrics.episode_rows` and of the bounds.
+
+    Raises:
+        UserError: there is no such workload, or it does not fit the run's episodes.
+    """
+    arena = Arena.load(run)
+    workload = _workload(run, arena, source, seconds_per_step)
+    place: dict[str, Any] = {"set_name": "id", "load": 0.0, "root": 0}
+    parts = []
+    for name in (*run.config.evaluation.methods, *REFERENCES):
+        method = method_named(name)
+        table = ForecastTable.load(run.folder("forecasts") / method.forecast)
+        for seed, allocator in allocators(run, method):
+            played = rollout(arena.simulator, table, allocator, workload)
+            parts.append(episode_rows(played, method=name, training_seed=seed, **place))
+    seconds = run.config.evaluation.milp_seconds
+    parts.append(bound_rows(workload, arena.replay, run.config.simulator, seconds=seconds, **place))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _workload(run: Run, arena: Arena, source: str, seconds_per_step: float) -> Workload:
+    config, rows, seed = run.config.workload, arena.bank.rows("id", "test"), run.config.seed
+    needed_CG = arena.replay.points_needed_CG
+    kind, _, share = source.partition(":")
+    if kind != STRESS:
+        trace = read_trace(SAMPLE_TRACE if source == "sample" else Path(source))
+        return trace_workload(trace, config, needed_CG, rows, seconds_per_step, seed)
+    if not share:
+        return stress_test(needed_CG, rows, EPISODES, seed)
+    try:
+        return stress_family(config, needed_CG, rows, float(share), EPISODES, seed)
+    except ValueError as error:
+        raise UserError(
+            f"workload: {source!r} is not stress:SHARE; give a number, as in stress:0.5"
+        ) from error
