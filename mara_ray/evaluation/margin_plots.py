@@ -20,9 +20,9 @@ from mara_ray.evaluation.plots import (
 from mara_ray.evaluation.tables import REFERENCE, in_order, label
 
 SETTINGS = {
-    "switch_cost": "steps lost when a node changes its task",
-    "migration_cost": "steps lost when a task changes its node",
-    "speed_spread": "spread of node speeds around 1",
+    "switch_cost": "steps lost when a\nnode changes its task",
+    "migration_cost": "steps lost when a\ntask changes its node",
+    "speed_spread": "spread of node\nspeeds around 1",
 }
 SPARE_COLOURS = (PURPLE, GREEN, SKY, ORANGE, BLUE)  # for methods without a colour of their own
 MARKERS = "os^vDP*X"
@@ -58,6 +58,8 @@ def margin_figure(margins: pd.DataFrame) -> Picture:
                 )
             axes.axhline(0, color="black", lw=0.9)
             axes.set_xlabel(text)
+            if axes is not panels[0]:
+                axes.sharey(panels[0])
         panels[0].set_ylabel(f"lead over {label(REFERENCE)}, points")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
         png = to_png(figure)
