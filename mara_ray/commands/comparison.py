@@ -1,0 +1,107 @@
+"""mara evaluate, margins, play and calibrate: methods against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mara_ray import progress
+from mara_ray.artifacts import read_json
+from mara_ray.commands.options import (
+    Force,
+    Json,
+    Methods,
+    Out,
+    Overrides,
+    Preset,
+    do_stages,
+    show_evaluation,
+    with_methods,
+)
+from mara_ray.config import load_config
+
+comparison_app = typer.Typer()
+
+
+@comparison_app.command()
+def evaluate(
+    set_: Overrides,
+    force: Force,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Methods = None,
+    as_json: Json = False,
+) -> None:
+    """Compare all methods on the same frozen episodes."""
+    set_ = with_methods(set_, methods)
+    show_evaluation(do_stages("report", preset, set_, out, force), as_json)
+
+
+@comparison_app.command()
+def margins(
+    set_: Overrides,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Methods = None,
+    as_json: Json = False,
+) -> None:
+    """Play the frozen episodes with switching that costs and with unlike nodes."""
+    if methods is not None and "lara" not in methods.split(","):
+        methods += ",lara"  # margins are over it
+    set_ = with_methods(set_, methods)
+    directory = do_stages("allocator", preset, set_, out, [])
+    from mara_ray.experiments.margins import play_margins
+    from mara_ray.experiments.pipeline import Run
+
+    with progress.shown("margins") as report_:
+        folder = play_margins(Run(load_config(preset, set_), directory), report_)
+    if as_json:
+        print(json.dumps(read_json(folder / "margins.json")))
+        return
+    print(f"picture: {folder / 'margins.png'}")
+
+
+@comparison_app.command()
+def play(
+    workload: Annotated[str, typer.Argument(help="stress, stress:SHARE, sample, or a trace's CSV file.")],
+    set_: Overrides,
+    preset: Preset = "quick",
+    out: Out = None,
+    methods: Methods = None,
+    seconds_per_step: Annotated[float, typer.Option(help="Seconds of a trace that pass in a step.")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Play the stress test (13 of its 20 tasks are feasible), or a cluster's trace."""
+    set_ = with_methods(set_, methods)
+    directory = do_stages("allocator", preset, set_, out, [])
+    from mara_ray.experiments.pipeline import Run
+    from mara_ray.experiments.playing import play_workload
+
+    rows = play_workload(Run(load_config(preset, set_), directory), workload, seconds_per_step)
+    means = rows.groupby("method", sort=False)[["completed", "tasks"]].mean()
+    if as_json:
+        print(means.to_json(orient="index"))
+        return
+    print(means.round(2).to_string())
+
+
+@comparison_app.command()
+def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = False) -> None:
+    """Find how tight deadlines and targets should be, with FIFO, EDF and LARA on curves of no test."""
+    from mara_ray.curves.bank import CurveBank, located_bank
+    from mara_ray.experiments.calibration import choose, play_settings
+
+    config = load_config(preset, set_)
+    bank = CurveBank.read(located_bank(config.curves.bank or Path("standard")))
+    with progress.shown("settings") as report_:
+        rows = play_settings(config, bank, report_)
+    least, window = choose(rows)
+    if as_json:
+        print(json.dumps({"least_fraction": least, "window_steps": window, "rows": rows.to_dict("records")}))
+        return
+    keys = ["least_fraction", "window"]
+    print(rows.pivot(index=keys, columns=["load", "method"], values="completion").round(1).to_string())
+    print(f"chosen: targets from {least:g} of the log-drop, windows of {window} steps")
