@@ -19,10 +19,11 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from mara_ray.errors import UserError
 from mara_ray.simulator.decisions import settled
 from mara_ray.simulator.engine import Simulator
-from mara_ray.simulator.env import NodesEnv
+from mara_ray.simulator.env import NodesEnv, World
 from mara_ray.simulator.parallel import ParallelNodes
 from mara_ray.simulator.reference import ReferenceSimulator
 from mara_ray.simulator.team import TeamEnv
+from mara_ray.workload.episodes import Workload
 from tests.ray.mat_worlds import toy_config, write_toy_world
 
 pytestmark = pytest.mark.ray
@@ -120,6 +121,26 @@ def test_the_engine_earns_what_the_views_earn(env_config: dict[str, Any]) -> Non
     np.testing.assert_allclose(sums, np.array([rewards, rewards]).T, atol=1e-9)
     completed = int((bare.state.outcomes.finished_BJ >= 0).sum())
     assert completed > 0 and earned_T2.sum(0) == pytest.approx(completed, abs=1e-6)
+
+
+def test_episodes_in_lockstep_earn_what_they_earn_alone(env_config: dict[str, Any]) -> None:
+    """Each decision serves the youngest tasks; the rewards of every step, (T, B)."""
+    world = World.of_context(env_config)
+
+    def rewards_TB(workload: Workload) -> np.ndarray:
+        batched, rewards = world.batched(), []
+        batched.reset(workload)
+        while not batched.done:
+            rows, observation = batched.observe()
+            youngest_RK = np.argsort(-observation.task_BK[rows], axis=1, kind="stable")
+            rewards.append(batched.step(rows, youngest_RK[:, :3] + 1, observation))
+        return np.array(rewards)
+
+    workload = world.draw_training(4, "views")
+    together_TB = rewards_TB(workload)
+    alone_TB = np.hstack([rewards_TB(workload.take(np.array([episode]))) for episode in range(4)])
+    np.testing.assert_array_equal(together_TB, alone_TB)
+    assert len(set(together_TB.sum(0).round(6))) > 1, "the episodes differ"
 
 
 def test_clashes_and_empty_slots_count_as_idle() -> None:
