@@ -9,11 +9,13 @@ Axis letters: B episodes, M nodes, K slots, R episodes with a decision to make.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 
 from mara_ray.config import SimulatorConfig
+from mara_ray.errors import UserError
 from mara_ray.simulator.observe import Observation
 from mara_ray.simulator.state import READY_POINTS
 
@@ -42,6 +44,32 @@ def at_rows(observation: Observation, rows: np.ndarray) -> Observation:
     """The observation of some of the episodes."""
     per_episode = [field.name for field in fields(observation) if "_B" in field.name]
     return replace(observation, **{name: getattr(observation, name)[rows] for name in per_episode})
+
+
+def settled(choices: Sequence[int | None], active_K: np.ndarray) -> np.ndarray:
+    """A matching, int64 (M,), from choices that nodes made apart: 0 is idle, k is slot k in 1..K.
+
+    In the order of nodes, the choice of an empty slot or of one that is taken already counts as 0.
+
+    Args:
+        choices: of each node; None if it made none.
+        active_K: bool, the slot holds a task.
+
+    Raises:
+        UserError: a node made no choice, or one outside 0..K.
+    """
+    is_free = [True, *active_K.tolist()]
+    action_M = np.zeros(len(choices), np.int64)
+    for node, choice in enumerate(choices):
+        if choice is None or not 0 <= choice <= len(active_K):
+            raise UserError(
+                f"action: {choice} of node {node} is no choice; give every node 0 (idle) or a slot"
+                f" 1..{len(active_K)}"
+            )
+        if is_free[choice]:
+            action_M[node] = choice
+            is_free[choice] = choice == 0
+    return action_M
 
 
 class Decisions:

@@ -21,7 +21,7 @@ from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.predictor.parametric import WLSPredictor
-from mara_ray.simulator.decisions import Decisions, at_rows, nodes_alike
+from mara_ray.simulator.decisions import Decisions, at_rows, nodes_alike, settled
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.observe import Observation, observe
 from mara_ray.simulator.state import CurveReplay
@@ -168,8 +168,7 @@ class BatchedEnv:
 class NodesEnv(MultiAgentEnv):
     """One episode behind RLlib's API. Every node observes the whole state and gets the team's reward.
 
-    `env_config` is that of `World.of_context`. In the order of nodes, the choice of an empty slot or of one
-    that is taken already counts as 0, idle.
+    `env_config` is that of `World.of_context`. Choices that clash are `settled`.
     """
 
     def __init__(self, env_config: dict[str, Any]) -> None:
@@ -201,20 +200,18 @@ class NodesEnv(MultiAgentEnv):
                 return self._shared(self._arrays()), self._shared({"reward_before": reward})
 
     def step(self, action_dict: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
-        """Do one decision and go on to the next."""
-        action_1M = np.array([self._matching(action_dict)], np.int64)
+        """Do one decision and go on to the next.
+
+        Raises:
+            UserError: before `reset` or after the end; or as `settled` raises it.
+        """
+        if self._episode < 0:
+            raise UserError("step: no episode has started; reset the environment first")
+        chosen = [action_dict.get(agent) for agent in self.possible_agents]
+        action_1M = settled(chosen, self._observation.active_BK[0])[None]
         reward = float(self.batched.step(np.array([0]), action_1M, self._observation)[0]) + self._advance()
         ended = {"__all__": self.batched.done}
         return self._shared(self._arrays()), self._shared(reward), ended, {"__all__": False}, {}
-
-    def _matching(self, action_dict: dict[str, int]) -> list[int]:
-        free = {0, *(np.flatnonzero(self._observation.active_BK[0]) + 1).tolist()}
-        chosen: list[int] = []
-        for agent in self.possible_agents:
-            choice = int(action_dict[agent])
-            chosen.append(choice if choice in free else 0)
-            free -= {choice} - {0}
-        return chosen
 
     def _advance(self) -> float:
         """Pass over the steps without a choice; returns their reward."""

@@ -1,7 +1,7 @@
-"""The simulator as Gymnasium and as PettingZoo see it: one team, or a node each. The rules are `NodesEnv`'s.
+"""The simulator as Gymnasium sees it: one agent, the team. The rules are `NodesEnv`'s.
 
-`gymnasium.make("mara_ray.simulator.team:mara_ray/Team-v0")` makes the first. Without arguments both play
-training episodes on the curves that ship, with WLS forecasts; `env_config` is that of `World.of_context`.
+`gymnasium.make("mara_ray.simulator.team:mara_ray/Team-v0")` makes it. Without arguments it plays training
+episodes on the curves that ship, with WLS forecasts; `env_config` is that of `World.of_context`.
 Axis letters: M nodes, K slots.
 """
 
@@ -25,8 +25,8 @@ class TeamEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     """One agent that assigns all nodes at once.
 
     An action is M choices of 0 (idle) or a slot 1..K. In the order of nodes, the choice of an empty slot or
-    of one that is taken already counts as 0. Observations are those of a node, with `action_mask` (M, K + 1):
-    which choices are possible for a node before the others have chosen. The reward is the team's.
+    of one that is taken already counts as 0: see `decisions.settled`. Observations are those of a node, with
+    `action_mask` int8 (M, K + 1), see `choices`. The reward is the team's.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium wants it
@@ -63,9 +63,14 @@ class TeamEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
 
 
 def choices(observation: dict[str, np.ndarray]) -> np.ndarray:
-    """What a node may choose before the others have chosen: int8 (K + 1,); idle only if there is no task."""
+    """What a node may choose before the others have chosen: int8 (K + 1,).
+
+    A slot with a task; and 0, idle, where there are fewer tasks than nodes, so that with unequal nodes the
+    choice of who stays idle is open.
+    """
     active_K = observation["active_BK"] > 0
-    return np.concatenate([[not active_K.any()], active_K]).astype(np.int8)
+    num_nodes = len(observation["node_slot_BM"])
+    return np.concatenate([[active_K.sum() < num_nodes], active_K]).astype(np.int8)
 
 
 gym.register(id="mara_ray/Team-v0", entry_point="mara_ray.simulator.team:TeamEnv")
