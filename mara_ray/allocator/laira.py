@@ -1,4 +1,4 @@
-"""LaiRA (AAAI 2026) on discrete nodes: keep what can be done, serve what is furthest ahead, slice by slice.
+"""LaiRA (AAAI 2026) on discrete nodes: keep what can be done, serve what is most ahead of its need.
 
 Axis letters: B episodes, M nodes, K slots.
 """
@@ -7,79 +7,90 @@ from __future__ import annotations
 
 import numpy as np
 
-from mara_ray.allocator.demand import Outlook
+from mara_ray.allocator.drift import DriftTracker
 from mara_ray.allocator.placement import place_by_priority
 from mara_ray.simulator.observe import Observation
+from mara_ray.simulator.state import READY_POINTS
 
-FIRST_SLICE, LONGEST_SLICE = 4.0, 16.0  # steps
-GAIN = -10.0  # of the error and of its change: slices shorten as forecasts get worse
-HELD, EXPLORE, KEPT, REST = 0, 1, 2, 3
+FIRST_SLICE, SHORTEST_SLICE, LONGEST_SLICE = 4.0, 1.0, 16.0  # steps
+# Of the PD rule, in steps per unit of log-loss error; as printed they lengthen a slice when the error rises.
+PROPORTIONAL_GAIN = DERIVATIVE_GAIN = -10.0
+HELD, KEPT, REST = 0, 1, 2
 
 
 class LaiRA:
-    """Nodes keep their tasks for a slice; then the tasks with the greatest ratio of rates come first.
+    """The M tasks with the highest ratio of predicted to required rate, a slice of time each.
 
-    A task at loss l after s points, with `left` steps to its deadline, must lose log loss at the rate
-    rho = ln(l / target) / ln((s + left) / s) per log point. The Kalman filter (`predictor.kalman`) says
-    that it will be done in r steps, which is the rate rho' = ln(l / target) / ln((s + r) / s). Tasks with
-    r <= left are kept and ordered by rho' / rho; the others take what is left, in the same order; those
-    that are not forecast yet come before both, oldest first.
+    A task is kept if the extrapolation of its loss to its deadline meets the target (under 4 points there
+    is nothing to extrapolate, and it is kept); the others get only the nodes that are left. The rates are
+    in ln loss per ln points. Required: from the present loss to the target, until the deadline. Predicted:
+    from the present loss to the lowest that is likely at the end of the next slice.
 
-    A slice ends early for all when a task arrives, and for a node when its task leaves. Its length is 4
-    steps at first, and afterwards 4 - 10 (e + e - e') within 1..16: e is the mean error of the log losses
-    that rho' foretold for the slice, e' that of the slice before. The paper's bonus for uncertain rates
-    needs the filter's covariance, which forecasts do not hold; it is left out.
+    A node keeps its task until the slice ends, the task ends, or a task arrives. The error of a slice is
+    how far the log-loss at its end is from what was expected; a PD rule in its velocity form, with negative
+    gains, shortens the task's next slice when the error rises and lengthens it when the error falls.
+
+    It looks at no forecast table: a Kalman filter (`DriftTracker`) follows the losses it observes.
     """
 
     name = "laira"
 
+    def __init__(self) -> None:
+        self.reset(0)
+
     def reset(self, num_episodes: int) -> None:
-        """Begin with the first slice."""
-        self._newest_B = np.full(num_episodes, -1)
-        self._slice_B = np.full(num_episodes, FIRST_SLICE)
-        self._left_B = np.zeros(num_episodes)
-        self._error_B = np.zeros(num_episodes)
-        self._foretold: tuple[np.ndarray, ...] = ()
+        """Forget all tasks."""
+        self._tracker: DriftTracker | None = None
 
     def allocate(self, observation: Observation) -> np.ndarray:
-        """Serve the M tasks that are first in that order; see `Allocator.allocate`."""
-        outlook = Outlook.of(observation)
-        seen_BK = np.maximum(observation.num_seen_BK, 1).astype(np.float64)
-        ahead_BK = np.log1p(np.maximum(outlook.demand_BK, 1) / seen_BK)
-        ratio_BK = np.log1p(np.maximum(outlook.window_BK, 0) / seen_BK) / ahead_BK
-        with np.errstate(divide="ignore"):
-            log_loss_BK = np.where(observation.active_BK, np.log(observation.loss_BK), 0.0)
-            log_target_BK = np.where(observation.active_BK, np.log(observation.target_BK), 0.0)
-        rate_BK = np.maximum(log_loss_BK - log_target_BK, 0.0) / ahead_BK
+        """Serve the slices that run, then the kept, then the rest; see `Allocator.allocate`."""
+        shape = observation.active_BK.shape
+        if self._tracker is None:
+            self._tracker = DriftTracker(*shape)
+            self._slice_BK, self._left_BK = np.full(shape, FIRST_SLICE), np.zeros(shape, np.int64)
+            self._expected_BK, self._error_BK, self._change_BK = np.full((3, *shape), np.nan)
+        tracker = self._tracker
+        tracker.update(observation)
+        self._adapt(tracker)
+        arrived_B1 = tracker.fresh_BK.any(axis=1, keepdims=True)
+        held_BK = (self._left_BK > 0) & observation.active_BK & ~arrived_B1
+        points_per_step = float(observation.node_speed_M.mean(dtype=np.float64))
+        length_BK = np.rint(self._slice_BK).astype(np.int64)
+        kept_BK, ratio_BK = self._judge(observation, tracker, length_BK * points_per_step, points_per_step)
+        phase_BK = np.where(held_BK, HELD, np.where(kept_BK, KEPT, REST))
+        action_BM = place_by_priority(observation, phase_BK, -ratio_BK)
+        served_BK = (action_BM[:, :, None] == np.arange(1, shape[1] + 1)).any(1)
+        starts_BK = served_BK & ~held_BK
+        self._left_BK = np.where(served_BK, np.where(starts_BK, length_BK, self._left_BK) - 1, 0)
+        expected_BK = np.where(starts_BK, tracker.expected(length_BK * points_per_step), self._expected_BK)
+        self._expected_BK = np.where(served_BK, expected_BK, np.nan)
+        return action_BM
 
-        newest_B = observation.task_BK.max(1)
-        renew_B = (self._left_B <= 0) | (newest_B > self._newest_B)
-        self._newest_B = np.maximum(newest_B, self._newest_B)
-        now = (observation.task_BK, log_loss_BK, rate_BK, seen_BK, outlook.reachable_BK)
-        if not self._foretold:  # the first step
-            self._foretold = now
-        self._adapt(now, renew_B)
-        self._foretold = tuple(
-            np.where(renew_B[:, None], new, old) for new, old in zip(now, self._foretold, strict=True)
-        )
-        self._left_B = np.where(renew_B, np.rint(self._slice_B), self._left_B) - 1
+    def _adapt(self, tracker: DriftTracker) -> None:
+        """Set the next slice of the tasks whose slice has ended, and forget those that have left."""
+        fresh_BK = tracker.fresh_BK
+        self._slice_BK[fresh_BK] = FIRST_SLICE
+        self._left_BK[fresh_BK] = 0
+        for memory_BK in (self._expected_BK, self._error_BK, self._change_BK):
+            memory_BK[fresh_BK] = np.nan
+        ended_BK = (self._left_BK == 0) & ~np.isnan(self._expected_BK)
+        error_BK = np.where(ended_BK, np.abs(tracker.log_loss_BK - self._expected_BK), self._error_BK)
+        change_BK = np.where(ended_BK, error_BK - self._error_BK, self._change_BK)
+        bend_BK = np.nan_to_num(change_BK - self._change_BK)  # 0 until there are three errors
+        step_BK = PROPORTIONAL_GAIN * np.nan_to_num(change_BK) + DERIVATIVE_GAIN * bend_BK
+        longer_BK = np.clip(self._slice_BK + step_BK, SHORTEST_SLICE, LONGEST_SLICE)
+        self._slice_BK = np.where(ended_BK, longer_BK, self._slice_BK)
+        self._error_BK, self._change_BK = error_BK, change_BK
 
-        slot_K = np.arange(1, seen_BK.shape[1] + 1)
-        held_BK = (observation.node_slot_BM[:, :, None] == slot_K).any(1) & ~renew_B[:, None]
-        kept_BK = outlook.reachable_BK & (outlook.demand_BK <= outlook.window_BK)
-        phase_BK = np.where(outlook.known_BK, np.where(kept_BK, KEPT, REST), EXPLORE)
-        key_BK = np.where(outlook.known_BK, -ratio_BK, observation.arrival_BK)
-        return place_by_priority(observation, np.where(held_BK, HELD, phase_BK), key_BK)
-
-    def _adapt(self, now: tuple[np.ndarray, ...], renew_B: np.ndarray) -> None:
-        """Set the length of new slices by the errors of what was foretold when the last ones began."""
-        task_BK, log_loss_BK, _, seen_BK, _ = now
-        past_task_BK, past_log_loss_BK, rate_BK, past_seen_BK, foretold_BK = self._foretold
-        served_BK = (task_BK == past_task_BK) & (seen_BK > past_seen_BK) & foretold_BK
-        expected_BK = past_log_loss_BK - rate_BK * np.log(seen_BK / past_seen_BK)
-        num_served_B = served_BK.sum(1)
-        error_B = (np.abs(log_loss_BK - expected_BK) * served_BK).sum(1) / np.maximum(num_served_B, 1)
-        slice_B = np.clip(FIRST_SLICE + GAIN * (2 * error_B - self._error_B), 1.0, LONGEST_SLICE)
-        changed_B = renew_B & (num_served_B > 0)
-        self._slice_B = np.where(changed_B, slice_B, self._slice_B)
-        self._error_B = np.where(changed_B, error_B, self._error_B)
+    def _judge(
+        self, observation: Observation, tracker: DriftTracker, slice_BK: np.ndarray, points_per_step: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which tasks to keep, and the ratio of their rates; the slice is in points."""
+        points_BK = tracker.points_BK
+        window_BK = np.maximum(observation.deadline_BK - observation.time_B[:, None], 1) * points_per_step
+        in_time_BK = tracker.expected(window_BK) <= tracker.log_target_BK
+        likely_BK = tracker.expected(slice_BK) - tracker.width(slice_BK)
+        predicted_BK = (tracker.log_loss_BK - likely_BK) / np.log1p(slice_BK / points_BK)
+        way_BK = np.maximum(tracker.log_loss_BK - tracker.log_target_BK, 1e-9)
+        required_BK = way_BK / np.log1p(window_BK / points_BK)
+        return in_time_BK | (observation.num_seen_BK < READY_POINTS), predicted_BK / required_BK

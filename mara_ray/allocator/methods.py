@@ -46,7 +46,7 @@ METHODS = {
     "lara_fm_fixed": Method("fm", partial(LARA, explore_all_first=True)),
     "edf": Method("wls", EDF),
     "fifo": Method("wls", FIFO),
-    "laira": Method("laira", LaiRA),
+    "laira": Method("wls", LaiRA),
     "random": Method("wls", Random),
     "oracle_online": Method("oracle", LARA),
     **{name: Method("fm", make) for name, make in FED.items()},

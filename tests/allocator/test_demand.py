@@ -15,7 +15,6 @@ from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.planner import LOAD_WEIGHT, Planner, best_subsets
 from mara_ray.simulator.observe import Observation
 from tests.allocator.test_queueing import observation_of
-from tests.toy_worlds import random_observation
 
 
 def served(allocator, observation: Observation) -> set[int]:  # type: ignore[no-untyped-def]
@@ -110,15 +109,3 @@ def value_of(picked: np.ndarray, demand_KN: np.ndarray, window_K: np.ndarray, nu
             free[node] += demand_KN[task, sample]
             on_time += free[node] <= window_K[task]
     return on_time / demand_KN.shape[1] - LOAD_WEIGHT * demand_KN[picked].mean(1).sum()
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 14))
-def test_every_action_is_a_matching(seed: int, num_nodes: int, num_slots: int) -> None:
-    observation = random_observation(np.random.default_rng(seed), 3, num_nodes, num_slots, 4)
-    for allocator in (LLF(), SRPT(), Random(), Planner(), LARA(explore_all_first=True)):
-        allocator.reset(3)
-        for action_M, active_K in zip(allocator.allocate(observation), observation.active_BK, strict=True):
-            used = action_M[action_M > 0]
-            assert len(set(used)) == len(used) == min(num_nodes, active_K.sum())
-            assert active_K[used - 1].all()

@@ -5,21 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mara_ray.allocator.lara import LARA
+from mara_ray.allocator.methods import METHODS
 from mara_ray.allocator.protocol import Allocator
-from mara_ray.allocator.queueing import EDF, FIFO
 from tests.toy_worlds import random_observation
 
+NAMES = ("fifo", "edf", "random", "llf", "srpt", "lara", "lara_fixed", "laira", "planner")
 
-@pytest.mark.parametrize("allocator", [FIFO(), EDF(), LARA(), LARA()], ids=lambda a: a.name)
-@settings(max_examples=40, deadline=None)
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
 @given(
     num_nodes=st.integers(1, 5),
     num_slots=st.sampled_from([1, 4, 8, 12]),
     num_samples=st.sampled_from([1, 8]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_joint_action_is_a_matching(allocator, num_nodes, num_slots, num_samples, seed):
+def test_every_joint_action_is_a_matching(name, num_nodes, num_slots, num_samples, seed):
+    allocator = METHODS[name].make()
     assert isinstance(allocator, Allocator)
     observation = random_observation(np.random.default_rng(seed), 5, num_nodes, num_slots, num_samples)
     allocator.reset(5)
