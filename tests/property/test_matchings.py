@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mara_ray.allocator.lara import LARA
 from mara_ray.allocator.methods import METHODS
 from mara_ray.allocator.protocol import Allocator
+from mara_ray.allocator.queueing import EDF, FIFO
 from tests.toy_worlds import random_observation
 
 NAMES = ("fifo", "edf", "random", "llf", "srpt", "lara", "lara_fixed", "laira", "planner")
