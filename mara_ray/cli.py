@@ -49,10 +49,10 @@ def run(
     set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
 ) -> None:
     """Do every stage that is not done; end in report.html and summary.json."""
-    directory = do_stages("report", preset, set_, out, force)
-    show_evaluation(directory, as_json)
-    progress.say(f"summary: {directory / 'summary.json'}")
-    progress.say(f"report:  {directory / 'report.html'}")
+    done = do_stages("report", preset, set_, out, force)
+    show_evaluation(done, as_json)
+    progress.say(f"summary: {done.directory / 'summary.json'}")
+    progress.say(f"report:  {done.directory / 'report.html'}")
 
 
 @allocator_app.command("train")
@@ -60,8 +60,8 @@ def allocator_train(
     set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
 ) -> None:
     """Train the Multi-Agent Transformer policies by PPO."""
-    directory = do_stages("allocator", preset, set_, out, force)
-    show_path("policies", directory / "allocator", as_json)
+    done = do_stages("allocator", preset, set_, out, force)
+    show_path("policies", done.folder("allocator"), as_json)
 
 
 @app.command()
@@ -69,7 +69,8 @@ def report(
     set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
 ) -> None:
     """Write the self-contained report.html."""
-    show_path("report", do_stages("report", preset, set_, out, force) / "report.html", as_json)
+    done = do_stages("report", preset, set_, out, force)
+    show_path("report", done.directory / "report.html", as_json)
 
 
 @app.command()

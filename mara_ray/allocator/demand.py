@@ -45,45 +45,44 @@ class Outlook:
         )
 
 
-class LLF:
+class _ByForecast:
+    """Tasks without a forecast first, oldest first; those whose forecast is past their deadline last."""
+
+    def reset(self, num_episodes: int) -> None:
+        """Nothing is remembered."""
+
+    def allocate(self, observation: Observation) -> np.ndarray:
+        """Serve the M tasks that are first in that order; see `Allocator.allocate`."""
+        outlook = Outlook.of(observation)
+        hopeless_BK = outlook.known_BK & (outlook.demand_BK > outlook.window_BK)
+        phase_BK = np.where(outlook.known_BK, 1 + hopeless_BK, 0)
+        key_BK = np.where(outlook.known_BK, self._key(outlook), observation.arrival_BK)
+        return place_by_priority(observation, phase_BK, key_BK)
+
+    def _key(self, outlook: Outlook) -> np.ndarray:
+        """What comes first among forecast tasks: the smallest, (B, K)."""
+        raise NotImplementedError
+
+
+class LLF(_ByForecast):
     """Least laxity first: the least of steps until the deadline less steps still needed.
 
-    Tasks that are not forecast yet come first, oldest first; those whose forecast is past their deadline,
-    last.
+    Tasks that are not forecast yet come before, those whose forecast is past their deadline after the others.
     """
 
     name = "llf"
 
-    def reset(self, num_episodes: int) -> None:
-        """Nothing is remembered."""
-
-    def allocate(self, observation: Observation) -> np.ndarray:
-        """Serve the M tasks that are first in that order; see `Allocator.allocate`."""
-        outlook = Outlook.of(observation)
-        return _place(observation, outlook, outlook.window_BK - outlook.demand_BK)
+    def _key(self, outlook: Outlook) -> np.ndarray:
+        return outlook.window_BK - outlook.demand_BK
 
 
-class SRPT:
+class SRPT(_ByForecast):
     """Shortest remaining processing time first: the task that needs the fewest further steps.
 
-    Tasks that are not forecast yet come first, oldest first; those whose forecast is past their deadline,
-    last.
+    Tasks that are not forecast yet come before, those whose forecast is past their deadline after the others.
     """
 
     name = "srpt"
 
-    def reset(self, num_episodes: int) -> None:
-        """Nothing is remembered."""
-
-    def allocate(self, observation: Observation) -> np.ndarray:
-        """Serve the M tasks that are first in that order; see `Allocator.allocate`."""
-        outlook = Outlook.of(observation)
-        return _place(observation, outlook, outlook.demand_BK)
-
-
-def _place(observation: Observation, outlook: Outlook, key_BK: np.ndarray) -> np.ndarray:
-    hopeless_BK = outlook.known_BK & (outlook.demand_BK > outlook.window_BK)
-    phase_BK = np.where(outlook.known_BK, 1 + hopeless_BK, 0)
-    return place_by_priority(
-        observation, phase_BK, np.where(outlook.known_BK, key_BK, observation.arrival_BK)
-    )
+    def _key(self, outlook: Outlook) -> np.ndarray:
+        return outlook.demand_BK

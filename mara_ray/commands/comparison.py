@@ -52,12 +52,11 @@ def margins(
     if methods is not None and "lara" not in methods.split(","):
         methods += ",lara"  # margins are over it
     set_ = with_methods(set_, methods)
-    directory = do_stages("allocator", preset, set_, out, [])
+    run = do_stages("allocator", preset, set_, out, [])
     from mara_ray.experiments.margins import play_margins
-    from mara_ray.experiments.pipeline import Run
 
     with progress.shown("margins") as report_:
-        folder = play_margins(Run(load_config(preset, set_), directory), report_)
+        folder = play_margins(run, report_)
     if as_json:
         print(json.dumps(read_json(folder / "margins.json")))
         return
@@ -76,11 +75,10 @@ def play(
 ) -> None:
     """Play the stress test (13 of its 20 tasks are feasible), or a cluster's trace."""
     set_ = with_methods(set_, methods)
-    directory = do_stages("allocator", preset, set_, out, [])
-    from mara_ray.experiments.pipeline import Run
+    run = do_stages("allocator", preset, set_, out, [])
     from mara_ray.experiments.playing import play_workload
 
-    rows = play_workload(Run(load_config(preset, set_), directory), workload, seconds_per_step)
+    rows = play_workload(run, workload, seconds_per_step)
     means = rows.groupby("method", sort=False)[["completed", "tasks"]].mean()
     if as_json:
         print(means.to_json(orient="index"))

@@ -30,8 +30,8 @@ def curves_generate(
     set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
 ) -> None:
     """Train the learning tasks and keep their loss curves."""
-    directory = do_stages("curves", preset, set_, out, force)
-    show_path("bank", directory / "curves" / "bank.parquet", as_json)
+    run = do_stages("curves", preset, set_, out, force)
+    show_path("bank", run.folder("curves") / "bank.parquet", as_json)
 
 
 @curves_app.command("import")

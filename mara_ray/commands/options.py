@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.console import Console
 from mara_ray import progress
 from mara_ray.artifacts import read_json
 from mara_ray.config import load_config
+
+if TYPE_CHECKING:
+    from mara_ray.experiments.pipeline import Run
 
 Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
 Overrides = Annotated[
@@ -27,8 +30,8 @@ Methods = Annotated[
 ]
 
 
-def do_stages(stage: str, preset: str, overrides: list[str], out: Path | None, force: list[str]) -> Path:
-    """Do the stages up to `stage` that are not done; the run's directory."""
+def do_stages(stage: str, preset: str, overrides: list[str], out: Path | None, force: list[str]) -> Run:
+    """Do the stages up to `stage` that are not done; the run."""
     config = load_config(preset, overrides)
     directory = (out or Path("runs") / config.name).absolute()  # workers may stand elsewhere
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
@@ -36,10 +39,10 @@ def do_stages(stage: str, preset: str, overrides: list[str], out: Path | None, f
     from mara_ray.experiments.stages import STAGES, check_config
 
     check_config(config)
-    ran = run_stages(Run(config, directory), STAGES, stage, tuple(force))
-    if not ran:
+    run = Run(config, directory)
+    if not run_stages(run, STAGES, stage, tuple(force)):
         progress.say(f"{directory}: nothing to do, every stage is done (--force STAGE does one again)")
-    return directory
+    return run
 
 
 def show_path(name: str, path: Path, as_json: bool) -> None:
@@ -47,9 +50,9 @@ def show_path(name: str, path: Path, as_json: bool) -> None:
     print(json.dumps({name: str(path)}) if as_json else f"{name}: {path}")
 
 
-def show_evaluation(directory: Path, as_json: bool) -> None:
+def show_evaluation(run: Run, as_json: bool) -> None:
     """Print the table of a run that is done."""
-    summary = read_json(directory / "summary.json")
+    summary = read_json(run.directory / "summary.json")
     if as_json:
         print(json.dumps(summary))
         return

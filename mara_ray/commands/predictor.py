@@ -30,8 +30,8 @@ def predictor_train(
     set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
 ) -> None:
     """Train the flow-matching predictor on the bank's training curves."""
-    directory = do_stages("predictor", preset, set_, out, force)
-    show_path("predictor", directory / "predictor", as_json)
+    run = do_stages("predictor", preset, set_, out, force)
+    show_path("predictor", run.folder("predictor"), as_json)
 
 
 @predictor_app.command("evaluate")
@@ -51,8 +51,8 @@ def predictor_evaluate(
         with progress.shown("predictors") as report_:
             evaluation = evaluate_shipped_predictors(report_)
     else:
-        directory = do_stages("forecasts", preset, set_, out, [])
-        evaluation = read_json(directory / "forecasts" / "evaluation.json")
+        run = do_stages("forecasts", preset, set_, out, [])
+        evaluation = read_json(run.folder("forecasts") / "evaluation.json")
     if as_json:
         print(json.dumps(evaluation))
         return
@@ -82,9 +82,17 @@ def predictor_forecast(
     name = curve or next(iter(curves))
     if name not in curves or (curve is None and len(curves) > 1):
         raise UserError(f"--curve: {source} holds {', '.join(curves)}; choose one of them")
-    found = forecast_outside(FlowPredictor.load(predictor), curves[name], target, horizon)
+    flow = FlowPredictor.load(predictor)
+    found = forecast_outside(flow, curves[name], target, horizon)
     fan = Fan(
-        name, found.ema_L, found.num_seen, found.means_NH, found.first_step, found.step_width, found.target
+        name,
+        found.ema_L,
+        found.num_seen,
+        found.means_NH,
+        found.first_step,
+        found.step_width,
+        found.target,
+        flow.shape.last_bin_ratio,
     )
     with written_whole(plot) as temporary:
         temporary.write_bytes(outside_fan(fan))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -127,6 +127,10 @@ class CurveBank:
         if split is not None:
             chosen &= self.split == split
         return np.flatnonzero(chosen)
+
+    def take(self, rows: np.ndarray) -> CurveBank:
+        """The bank of some of the curves, in this order."""
+        return CurveBank(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def target_losses(self, fractions_G: tuple[float, ...]) -> np.ndarray:
         """Targets at fractions of each curve's whole log-drop: L0 (Lmin / L0)^f, float32 (C, G).

@@ -18,6 +18,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.plots import BLUE, GREEN, STYLE, VERMILION, Picture, small_multiples, to_png
 from mara_ray.evaluation.tables import label
+from mara_ray.predictor.targets import bin_edges, bin_middles
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Fan:
         means_NH: sampled futures of the lowest loss, as means of H bins that share the L - n remaining steps.
         first_step, step_width: the step of point 0, and steps between points, on the axis of steps.
         target: the loss to reach, if one is to be shown.
+        last_bin_ratio: of the bins, see `predictor.targets.bin_edges`.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Fan:
     first_step: float = 0.0
     step_width: float = 1.0
     target: float | None = None
+    last_bin_ratio: float = 1.0
 
 
 def plain_log_scale(axes: Axes) -> None:
@@ -131,10 +134,9 @@ def outside_fan(fan: Fan) -> bytes:
 
 def _draw_fan(axes: Axes, fan: Fan) -> None:
     num_seen, length = fan.num_seen, len(fan.ema_L)
-    num_bins = fan.means_NH.shape[1]
-    width = (length - num_seen) / num_bins
+    edge_E = bin_edges(fan.means_NH.shape[1], fan.last_bin_ratio)
     # A bin's mean stands at the middle of its steps; the fan starts from the lowest loss seen.
-    step_H = num_seen - 1 + np.concatenate([[0.0], (np.arange(num_bins) + 0.5) * width + 0.5])
+    step_H = num_seen - 1 + np.concatenate([[0.0], bin_middles(edge_E) * (length - num_seen) + 0.5])
     lowest_L = np.minimum.accumulate(fan.ema_L)
     path_NH = np.concatenate([np.full((len(fan.means_NH), 1), lowest_L[num_seen - 1]), fan.means_NH], axis=1)
     step_H, past_L = (fan.first_step + fan.step_width * x for x in (step_H, np.arange(length)))

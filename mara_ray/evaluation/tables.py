@@ -86,10 +86,8 @@ def summarise(
         UserError: no rows of this load, or methods that did not meet the same episodes.
     """
     outcomes = outcomes_of(rows[rows["load"] == load], load)
-    num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
-    shapes = {name: o.tasks_RE.shape for name, o in next(iter(outcomes.values())).items()}
-    draws = draw_resampling(num_seeds, shapes, resamples, generator(seed, "bootstrap", str(load)))
-    levels = {name: _with_mean(by_set, draws) for name, by_set in outcomes.items()}
+    num_seeds, shapes = _extent(outcomes)
+    levels = levels_of(outcomes, resamples, generator(seed, "bootstrap", str(load)))
     methods = [name for name in outcomes if name not in BOUNDS]
     return {
         "load": load,
@@ -133,6 +131,22 @@ def outcomes_of(rows: pd.DataFrame, load: float) -> dict[str, dict[str, Outcomes
     return {
         method: {name: outcomes[method][name] for name in in_order(tasks)} for method in in_order(outcomes)
     }
+
+
+def levels_of(
+    outcomes: Mapping[str, Mapping[str, Outcomes]], resamples: int, rng: np.random.Generator
+) -> dict[str, Levels]:
+    """Completion of every method on every set, and their mean, with replicates of one set of draws."""
+    draws = draw_resampling(*_extent(outcomes), resamples, rng)
+    return {name: _with_mean(by_set, draws) for name, by_set in outcomes.items()}
+
+
+def _extent(
+    outcomes: Mapping[str, Mapping[str, Outcomes]],
+) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Training seeds, and for each set its roots and episodes."""
+    num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
+    return num_seeds, {name: o.tasks_RE.shape for name, o in next(iter(outcomes.values())).items()}
 
 
 def _with_mean(by_set: Mapping[str, Outcomes], draws: Resampling) -> Levels:

@@ -32,7 +32,7 @@ EPISODES = 60
 def play_settings(config: RunConfig, bank: CurveBank, report: Report) -> pd.DataFrame:
     """Completion in percent under every setting: rows of least_fraction, window, load, method, completion."""
     used = np.concatenate([bank.rows("id", "train"), bank.rows("id", "validation")])
-    curves = CurveBank(**{name: getattr(bank, name)[used] for name in bank.__dataclass_fields__})
+    curves = bank.take(used)
     settings = list(product(LEAST_FRACTIONS, WINDOWS))
     rows = []
     for number, (least, window) in enumerate(settings):
@@ -41,9 +41,7 @@ def play_settings(config: RunConfig, bank: CurveBank, report: Report) -> pd.Data
             update={"window_steps": window, "target_fractions": fractions}
         )
         replay = CurveReplay.from_bank(curves, fractions)
-        predictor = WLSPredictor(config.predictor.warmup_points)
-        steps_CLGN = predictor.predict_curves(curves.ema_CL, replay.target_CG)
-        table = ForecastTable("wls", steps_CLGN, curves.content_hash, predictor.content_hash)
+        table = ForecastTable.of(WLSPredictor(config.predictor.warmup_points), curves, replay.target_CG)
         simulator = Simulator(config.simulator, workload_config.episode_steps, replay)
         for load in LOADS:
             place = ("calibration", f"{load:g}")

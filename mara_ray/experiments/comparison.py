@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,20 @@ class Arena:
         for training_seed, allocator in allocators(self.run, method):
             yield training_seed, rollout(self.simulator, table, allocator, workload)
 
+    def episodes(self, methods: Iterable[str], workload: Workload, place: dict[str, Any]) -> pd.DataFrame:
+        """Play a workload under methods; rows of `metrics.episode_rows`, with `place` as its columns."""
+        return pd.concat(
+            [
+                episode_rows(played, method=name, training_seed=training_seed, **place)
+                for name in methods
+                for training_seed, played in self.play(name, workload)
+            ],
+            ignore_index=True,
+        )
+
 
 def cell_bounds(arena: Arena, cell: Cell, workload: Workload) -> pd.DataFrame:
-    """The bounds of a cell, solved once for a workload, its curves and the nodes' speeds."""
+    """The bounds of a cell, solved once for a workload, its curves and the pool of nodes."""
     run, simulator = arena.run, arena.run.config.simulator
     seconds = run.config.evaluation.milp_seconds
     path = workload_path(run, cell)
@@ -140,7 +151,8 @@ def cell_bounds(arena: Arena, cell: Cell, workload: Workload) -> pd.DataFrame:
         file_hash(path),
         arena.bank.content_hash,
         run.config.workload.target_fractions,
-        [simulator.num_nodes, simulator.node_speeds, seconds],
+        simulator.model_dump(mode="json"),
+        seconds,
     )
     cached = path.with_name(f"{cell.name}.bounds-{key}.parquet")
     if not cached.is_file():
@@ -156,12 +168,7 @@ def compare_cell(run: Run, cell: Cell, path: Path) -> None:
     torch.set_num_threads(1)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
-    place = cell.place
-    parts = [
-        episode_rows(played, method=name, training_seed=training_seed, **place)
-        for name in (*run.config.evaluation.methods, *REFERENCES)
-        for training_seed, played in arena.play(name, workload)
-    ]
+    parts = [arena.episodes((*run.config.evaluation.methods, *REFERENCES), workload, cell.place)]
     parts.append(cell_bounds(arena, cell, workload))
     with written_whole(path) as temporary:
         pd.concat(parts, ignore_index=True).to_parquet(temporary, index=False)

@@ -15,10 +15,10 @@ import torch
 
 from mara_ray.artifacts import write_json, written_whole
 from mara_ray.config import RunConfig
+from mara_ray.errors import UserError
 from mara_ray.evaluation.margin_plots import margin_figure
-from mara_ray.evaluation.metrics import episode_rows
-from mara_ray.evaluation.stats import draw_resampling, interval
-from mara_ray.evaluation.tables import MEAN, REFERENCE, outcomes_of
+from mara_ray.evaluation.stats import interval
+from mara_ray.evaluation.tables import MEAN, REFERENCE, levels_of, outcomes_of
 from mara_ray.experiments.cluster import connect, wait_for
 from mara_ray.experiments.comparison import Arena, Cell, all_cells, workload_path
 from mara_ray.experiments.pipeline import Run
@@ -32,14 +32,11 @@ SPEED_SPREADS = (0.0, 0.25, 0.5, 0.75)  # speeds are evenly spaced in 1 - spread
 
 def variants(config: RunConfig) -> dict[tuple[str, float], RunConfig]:
     """The configurations that are played, by setting and value."""
-    num_nodes = config.simulator.num_nodes
     changed: dict[tuple[str, float], dict[str, Any]] = {
         **{("switch_cost", cost): {"switch_cost_steps": cost} for cost in COSTS},
         **{("migration_cost", cost): {"migration_cost_steps": cost} for cost in COSTS},
         **{
-            ("speed_spread", spread): {
-                "node_speeds": tuple(np.linspace(1 - spread, 1 + spread, num_nodes).round(6).tolist())
-            }
+            ("speed_spread", spread): {"node_speeds": _speeds(spread, config.simulator.num_nodes)}
             for spread in SPEED_SPREADS
         },
     }
@@ -49,16 +46,17 @@ def variants(config: RunConfig) -> dict[tuple[str, float], RunConfig]:
     }
 
 
+def _speeds(spread: float, num_nodes: int) -> tuple[float, ...] | None:
+    """Evenly spaced speeds; None, which is 1 for all, without a spread."""
+    return tuple(np.linspace(1 - spread, 1 + spread, num_nodes).round(6).tolist()) if spread else None
+
+
 @ray.remote(num_cpus=1)
 def _play(run: Run, cell: Cell) -> pd.DataFrame:
     torch.set_num_threads(1)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
-    return pd.concat(
-        episode_rows(played, method=name, training_seed=seed, **cell.place)
-        for name in run.config.evaluation.methods
-        for seed, played in arena.play(name, workload)
-    )
+    return arena.episodes(run.config.evaluation.methods, workload, cell.place)
 
 
 def play_margins(run: Run, report: Report) -> Path:
@@ -68,18 +66,29 @@ def play_margins(run: Run, report: Report) -> Path:
 
     Returns:
         The folder.
+
+    Raises:
+        UserError: LARA is not among the methods.
     """
+    if REFERENCE not in run.config.evaluation.methods:
+        raise UserError(f"evaluation.methods: margins are over {REFERENCE!r}; add it")
     connect(run.config.cluster)
     load = run.config.evaluation.loads[0]
     cells = [cell for cell in all_cells(run.config) if cell.load == load]
+    played = variants(run.config)
+    # Variants without a cost or a spread are one and the same, and are played once.
     tasks = {
-        (key, cell): _play.remote(Run(config, run.directory), cell)
-        for key, config in variants(run.config).items()
+        (config.simulator, cell): _play.remote(Run(config, run.directory), cell)
+        for config in {config.simulator: config for config in played.values()}.values()
         for cell in cells
     }
     wait_for(list(tasks.values()), lambda finished: report(finished, len(tasks), "workloads"))
     rows = pd.concat(
-        [ray.get(task).assign(setting=key[0], value=key[1]) for (key, _), task in tasks.items()],
+        [
+            ray.get(tasks[config.simulator, cell]).assign(setting=setting, value=value)
+            for (setting, value), config in played.items()
+            for cell in cells
+        ],
         ignore_index=True,
     )
     folder = run.folder("margins")
@@ -100,17 +109,10 @@ def margins_of(rows: pd.DataFrame, load: float, resamples: int, seed: int) -> pd
     found = []
     for setting, value in rows[["setting", "value"]].drop_duplicates().itertuples(index=False):
         part = rows[(rows["setting"] == setting) & (rows["value"] == value)]
-        outcomes = outcomes_of(part, load)
-        num_seeds = max(len(o.completed_SRE) for by_set in outcomes.values() for o in by_set.values())
-        shapes = {name: o.tasks_RE.shape for name, o in outcomes[REFERENCE].items()}
-        draws = draw_resampling(num_seeds, shapes, resamples, generator(seed, "bootstrap", MEAN))
-
-        def mean_Z(method: str) -> np.ndarray:
-            by_set = outcomes[method]  # noqa: B023 - called within the turn
-            return np.mean([draws.replicates(name, o) for name, o in by_set.items()], axis=0)  # noqa: B023
-
-        for method, by_set in outcomes.items():
-            levels = [o.completion - outcomes[REFERENCE][name].completion for name, o in by_set.items()]
-            low, high = interval(mean_Z(method) - mean_Z(REFERENCE))
-            found.append((setting, float(value), method, float(np.mean(levels)), low, high))
+        levels = levels_of(outcomes_of(part, load), resamples, generator(seed, "bootstrap", MEAN))
+        reference, reference_Z = levels[REFERENCE][MEAN]
+        for method, by_set in levels.items():
+            level, replicates_Z = by_set[MEAN]
+            low, high = interval(replicates_Z - reference_Z)
+            found.append((setting, float(value), method, level - reference, low, high))
     return pd.DataFrame(found, columns=["setting", "value", "method", "points", "low", "high"])

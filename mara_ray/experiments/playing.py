@@ -7,13 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from mara_ray.allocator.methods import method_named
 from mara_ray.errors import UserError
-from mara_ray.evaluation.metrics import bound_rows, episode_rows
-from mara_ray.evaluation.rollout import rollout
-from mara_ray.experiments.comparison import REFERENCES, Arena, allocators
+from mara_ray.evaluation.metrics import bound_rows
+from mara_ray.experiments.comparison import REFERENCES, Arena
 from mara_ray.experiments.pipeline import Run
-from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.workload.episodes import Workload
 from mara_ray.workload.stress import stress_family, stress_test
 from mara_ray.workload.traces import SAMPLE_TRACE, read_trace, trace_workload
@@ -40,16 +37,10 @@ def play_workload(run: Run, source: str, seconds_per_step: float) -> pd.DataFram
     arena = Arena.load(run)
     workload = _workload(run, arena, source, seconds_per_step)
     place: dict[str, Any] = {"set_name": "id", "load": 0.0, "root": 0}
-    parts = []
-    for name in (*run.config.evaluation.methods, *REFERENCES):
-        method = method_named(name)
-        table = ForecastTable.load(run.folder("forecasts") / method.forecast)
-        for seed, allocator in allocators(run, method):
-            played = rollout(arena.simulator, table, allocator, workload)
-            parts.append(episode_rows(played, method=name, training_seed=seed, **place))
+    played = arena.episodes((*run.config.evaluation.methods, *REFERENCES), workload, place)
     seconds = run.config.evaluation.milp_seconds
-    parts.append(bound_rows(workload, arena.replay, run.config.simulator, seconds=seconds, **place))
-    return pd.concat(parts, ignore_index=True)
+    bounds = bound_rows(workload, arena.replay, run.config.simulator, seconds=seconds, **place)
+    return pd.concat([played, bounds], ignore_index=True)
 
 
 def _workload(run: Run, arena: Arena, source: str, seconds_per_step: float) -> Workload:

@@ -108,6 +108,13 @@ def _fans(run: Run, bank: CurveBank) -> list[Fan]:
     target_F = bank.target_losses((FAN_FRACTION,))[chosen, 0]
     means_FNH = predictor.futures(bank.ema_CL, chosen, np.full(len(chosen), num_seen), target_F)
     return [
-        Fan(str(bank.curve_id[row]), bank.ema_CL[row], num_seen, means_NH, target=float(target))
+        Fan(
+            str(bank.curve_id[row]),
+            bank.ema_CL[row],
+            num_seen,
+            means_NH,
+            target=float(target),
+            last_bin_ratio=predictor.shape.last_bin_ratio,
+        )
         for row, means_NH, target in zip(chosen, means_FNH, target_F, strict=True)
     ]

@@ -37,7 +37,7 @@ def evaluate_shipped_predictors(report: Report) -> dict[str, Any]:
     num_seen_P = np.arange(warmup_points, bank.length_points, EVERY_POINTS)
     num_rows = sum(len(bank.rows(set_name, "test")) for set_name in ("id", "rl", "vit"))
     forecasts = {
-        name: _counted(from_predictor(predictor, bank, target_CG), name, 2 * num_rows, report)
+        name: _counted(from_predictor(predictor, bank, target_CG), name, num_rows, report)
         for name, predictor in predictors.items()
     }
     return evaluate_predictors(forecasts, bank, first_crossing(bank.ema_CL, target_CG), num_seen_P)

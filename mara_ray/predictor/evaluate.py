@@ -73,20 +73,24 @@ def evaluate_predictors(
     rows = {name: bank.rows(name, "test") for name in SETS}
     rows = {name: found for name, found in rows.items() if len(found)}
 
-    def scores_of(of: CurveForecasts, seen_P: np.ndarray) -> dict[str, CurveScores]:
-        return {
-            set_name: _stacked(
-                [
-                    score_curve(of(int(row), seen_P), seen_P, points_needed_CG[row], bank.length_points)
-                    for row in found
-                ]
-            )
-            for set_name, found in rows.items()
-        }
-
     early_P = np.arange(1, num_seen_P[0])
-    all_scores = {name: scores_of(of, num_seen_P) for name, of in forecasts.items()}
-    early_scores = {name: scores_of(of, early_P) for name, of in forecasts.items()} if len(early_P) else {}
+    asked_P, length = np.concatenate([early_P, num_seen_P]), bank.length_points
+
+    def scores_of(of: CurveForecasts) -> tuple[dict[str, CurveScores], dict[str, CurveScores]]:
+        """By set: the scores before the warm-up is over, and from then on."""
+        early, late = {}, {}
+        for set_name, found in rows.items():
+            pairs = []
+            for row in found:
+                samples_PGN, needed_G = of(int(row), asked_P), points_needed_CG[row]
+                parts = ((samples_PGN[: len(early_P)], early_P), (samples_PGN[len(early_P) :], num_seen_P))
+                pairs.append([score_curve(samples, seen_P, needed_G, length) for samples, seen_P in parts])
+            early[set_name], late[set_name] = (_stacked(list(scores)) for scores in zip(*pairs, strict=True))
+        return early, late
+
+    scores = {name: scores_of(of) for name, of in forecasts.items()}
+    all_scores = {name: late for name, (_, late) in scores.items()}
+    early_scores = {name: early for name, (early, _) in scores.items()} if len(early_P) else {}
     drop_C = np.log(bank.ema_CL[:, 0] / bank.ema_CL.min(1))
     baseline = {set_name: scores.measures_K for set_name, scores in all_scores[BASELINE].items()}
     result: dict[str, Any] = {

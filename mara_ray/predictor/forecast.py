@@ -86,6 +86,12 @@ class ForecastTable:
         return self.steps_CLGN[curve, np.asarray(num_seen) - 1, level].astype(np.float32)
 
     @classmethod
+    def of(cls, predictor: CurvePredictor, bank: CurveBank, target_CG: np.ndarray) -> ForecastTable:
+        """Predict the whole bank, in memory: for predictors that are quick."""
+        steps_CLGN = predictor.predict_curves(bank.ema_CL, target_CG)
+        return cls(predictor.name, steps_CLGN, bank.content_hash, predictor.content_hash)
+
+    @classmethod
     def build(
         cls,
         predictor: CurvePredictor,

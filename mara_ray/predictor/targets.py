@@ -18,6 +18,11 @@ def bin_edges(num_bins: int, last_bin_ratio: float) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(width_H) / width_H.sum()])
 
 
+def bin_middles(edge_E: np.ndarray) -> np.ndarray:
+    """Where the bins' means stand, as shares of the horizon, float64 (H,); in steps, half a step later."""
+    return (edge_E[:-1] + edge_E[1:]) / 2
+
+
 def interval_means(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
     """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points."""
     num_curves, length = ema_CL.shape
@@ -104,7 +109,7 @@ def first_crossing_steps(
     share_BGN = np.clip((before_BGN - target_BGN) / drop_BGN, 0.0, 1.0)
 
     horizon_B11 = horizon_B[:, None, None].astype(np.float64)
-    middle_H = (edge_E[:-1] + edge_E[1:]) / 2
+    middle_H = bin_middles(edge_E)
     right_BGN = middle_H[bin_BGN] * horizon_B11 + 0.5
     left_BGN = np.where(bin_BGN == 0, 0.0, middle_H[bin_BGN - 1] * horizon_B11 + 0.5)
     crossing_BGN = left_BGN + share_BGN * (right_BGN - left_BGN)

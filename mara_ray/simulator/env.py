@@ -75,9 +75,7 @@ class World:
             return cls.load(*(env_config[key] for key in ("run", "bank_path", "table_directory")))
         config, bank = env_config["run"], CurveBank.read(pretrained.BANK)
         replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
-        predictor = WLSPredictor(config.predictor.warmup_points)
-        steps_CLGN = predictor.predict_curves(bank.ema_CL, replay.target_CG)
-        table = ForecastTable(predictor.name, steps_CLGN, bank.content_hash, predictor.content_hash)
+        table = ForecastTable.of(WLSPredictor(config.predictor.warmup_points), bank, replay.target_CG)
         return cls(config, replay, table, bank.rows("id", "train"), bank.rows("id", "validation"))
 
     def batched(self) -> BatchedEnv:

@@ -43,4 +43,5 @@ def test_the_pools_that_are_played() -> None:
     assert played["switch_cost", 0].simulator == load_config("quick").simulator
     assert played["switch_cost", 5].simulator.switch_cost_steps == 5
     speeds = played["speed_spread", 0.5].simulator.node_speeds
+    assert played["speed_spread", 0].simulator == played["migration_cost", 0].simulator
     assert speeds is not None and sum(speeds) == pytest.approx(4) and min(speeds) == 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from mara_ray.allocator.methods import overrides_for
 from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
+from mara_ray.evaluation.metrics import bound_rows
+from mara_ray.experiments.comparison import Arena, Cell, cell_bounds, draw_cell, workload_path
 from mara_ray.experiments.pipeline import Run
 from mara_ray.experiments.playing import play_workload
 from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
@@ -23,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with the test curves that ship and their WLS forecasts; nothing is trained."""
     shipped = CurveBank.read(pretrained.BANK)
     rows = shipped.rows("id", "test")
-    bank = CurveBank(**{name: getattr(shipped, name)[rows] for name in shipped.__dataclass_fields__})
+    bank = shipped.take(rows)
     run = Run(load_config("quick", overrides_for(["fifo", "edf", "lara"])), tmp_path_factory.mktemp("run"))
     bank.write(run.folder("curves") / "bank.parquet")
     target_CG = bank.target_losses(run.config.workload.target_fractions)
@@ -55,3 +58,24 @@ def test_what_is_no_workload_is_told(run: Run, tmp_path: Path) -> None:
         play_workload(run, "stress:many", 1.0)
     with pytest.raises(UserError, match=r"^trace: .* is missing; give the path of a CSV file"):
         play_workload(run, str(tmp_path / "none.csv"), 1.0)
+
+
+def test_bounds_are_solved_once_for_what_they_depend_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same pool again reads what was solved; other noise is another question."""
+    cell, solved = Cell("id", 0.04, 0), []
+    config = run.config.model_copy(
+        update={"evaluation": run.config.evaluation.model_copy(update={"episodes_per_root": 2})}
+    )
+    run = Run(config, run.directory)
+    workload = draw_cell(config, Arena.load(run).bank, cell)
+    workload.save(workload_path(run, cell))
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        solved.append(settings)
+        return bound_rows(*arguments, **settings)
+
+    monkeypatch.setattr("mara_ray.experiments.comparison.bound_rows", counted)
+    noisy = config.model_copy(update={"simulator": config.simulator.model_copy(update={"loss_noise": 2.0})})
+    found = [cell_bounds(Arena.load(Run(c, run.directory)), cell, workload) for c in (config, config, noisy)]
+    assert len(solved) == 2
+    assert found[0].equals(found[1]) and not found[0].equals(found[2])
