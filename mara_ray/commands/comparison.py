@@ -100,6 +100,5 @@ def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = Fals
     if as_json:
         print(json.dumps({"least_fraction": least, "window_steps": window, "rows": rows.to_dict("records")}))
         return
-    keys = ["least_fraction", "window"]
-    print(rows.pivot(index=keys, columns=["load", "method"], values="completion").round(1).to_string())
+    print(rows.round(2).to_string(index=False))
     print(f"chosen: targets from {least:g} of the log-drop, windows of {window} steps")
