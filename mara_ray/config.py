@@ -23,6 +23,8 @@ Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 Rival = Literal["power", "laira", "quantile", "hazard", "fm_prior"]  # of flow matching; see predictor.rivals
 
+TARGET_RANGE = (0.1, 1.05)  # of targets, as fractions of a curve's log-drop; chosen by `mara calibrate`
+
 
 class Section(BaseModel):
     """Base of every section: immutable, and closed to unknown keys."""
@@ -75,7 +77,7 @@ class PredictorConfig(Section):
     euler_steps: Annotated[int, Field(ge=2)] = Field(4, description="Euler steps of the sampler")
     warmup_points: Positive = Field(4, description="under so many points the forecast is the remaining cap")
     target_fractions: tuple[PositiveFloat, PositiveFloat] = Field(
-        (0.3, 1.05),
+        TARGET_RANGE,
         description="fractions of a curve's log-drop between which targets are expected",
     )
     encoder_width: Positive = Field(96, description="width of the causal GRU encoder")
@@ -113,7 +115,7 @@ class WorkloadConfig(Section):
         "cut", description="deadlines after T: cut at T, or the task never comes and is not counted"
     )
     target_fractions: tuple[PositiveFloat, ...] = Field(
-        tuple(round(0.30 + 0.05 * level, 2) for level in range(16)),
+        tuple(round(TARGET_RANGE[0] + 0.05 * level, 2) for level in range(20)),
         description="fractions of a curve's log-drop a target is drawn from; over 1 is never reached",
     )
 

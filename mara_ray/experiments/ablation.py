@@ -135,8 +135,8 @@ def _train(
     while not training.is_over:
         training.run_epoch(0, 1)
         predictor = make_predictor(settings, training.average, seed)
-        training.keep_if_best(validation_error(predictor, validation_CL))
-    return calibrated(make_predictor(settings, training.best, seed), validation_CL)
+        training.keep_if_best(validation_error(predictor, validation_CL, settings.target_fractions))
+    return calibrated(make_predictor(settings, training.best, seed), validation_CL, settings.target_fractions)
 
 
 def _sampler_rows(

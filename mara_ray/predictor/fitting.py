@@ -27,7 +27,7 @@ from mara_ray.seeding import generator, seed_integer
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
 GRADIENT_CLIP = 1.0
 AVERAGE_DECAY = 0.99  # of the exponential moving average of the weights
-VALIDATION_FRACTIONS = np.linspace(0.3, 1.05, 16)  # of the log-drop, as in workloads: they choose the epoch
+VALIDATION_LEVELS = 16  # targets of each validation curve, evenly spread over the fractions expected
 SPREADS = np.round(np.linspace(1.0, 3.0, 9), 2).tolist()  # tried on the validation curves
 VALIDATION_PREFIXES = 8  # of each validation curve, evenly spread
 
@@ -188,27 +188,41 @@ def log_ratios(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
     return np.log(interval_means(lowest_CL, edge_E) / lowest_CL[:, :-1, None])
 
 
-def validation_error(predictor: PrefixPredictor, validation_CL: np.ndarray) -> float:
-    """Mean capped error, in steps, of the median demand over validation prefixes and targets not yet met."""
-    steps_XN, truth_X = _validation_cases(predictor, validation_CL)
+def validation_error(
+    predictor: PrefixPredictor, validation_CL: np.ndarray, fractions: tuple[float, float]
+) -> float:
+    """Mean capped error, in steps, of the median demand over validation prefixes and targets not yet met.
+
+    Args:
+        predictor: asked for the demand.
+        validation_CL: smoothed losses.
+        fractions: of a curve's log-drop, between which the targets lie.
+    """
+    steps_XN, truth_X = _validation_cases(predictor, validation_CL, fractions)
     return float(np.abs(np.median(steps_XN, axis=1) - truth_X).mean())
 
 
-def calibrated(predictor: FlowPredictor, validation_CL: np.ndarray) -> FlowPredictor:
+def calibrated(
+    predictor: FlowPredictor, validation_CL: np.ndarray, fractions: tuple[float, float]
+) -> FlowPredictor:
     """The predictor with the spread of its samples that has the least CRPS on the validation curves."""
     scores = {
-        spread: crps(*_validation_cases(predictor.with_spread(spread), validation_CL)).mean()
+        spread: crps(*_validation_cases(predictor.with_spread(spread), validation_CL, fractions)).mean()
         for spread in SPREADS
     }
     return predictor.with_spread(min(scores, key=scores.__getitem__))
 
 
-def _validation_cases(predictor: PrefixPredictor, validation_CL: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _validation_cases(
+    predictor: PrefixPredictor, validation_CL: np.ndarray, fractions: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
     """Forecasts (X, N) and true steps (X,), capped, of validation prefixes and targets not yet met."""
     length = validation_CL.shape[1]
     initial_C1 = validation_CL[:, :1].astype(np.float64)
     lowest_C1 = validation_CL.min(1, keepdims=True)
-    target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** VALIDATION_FRACTIONS).astype(np.float32)
+    target_CG = (initial_C1 * (lowest_C1 / initial_C1) ** np.linspace(*fractions, VALIDATION_LEVELS)).astype(
+        np.float32
+    )
     seen_P = np.linspace(predictor.warmup_points, length - 1, VALIDATION_PREFIXES + 1).astype(int)[:-1]
     curve_B = np.repeat(np.arange(len(validation_CL)), len(seen_P))
     seen_B = np.tile(seen_P, len(validation_CL))

@@ -181,7 +181,7 @@ def fit_quantiles(
             for mean, value in zip(average.parameters(), network.parameters(), strict=True):
                 mean.data.lerp_(value.data, 1 - decay)
         candidate = QuantilePredictor(shape, copy.deepcopy(average))
-        score = validation_error(candidate, validation_CL)
+        score = validation_error(candidate, validation_CL, config.target_fractions)
         if epoch == 0 or score < best_score:
             best, best_score = candidate, score
         progress(epoch + 1, config.epochs, "epochs")

@@ -100,7 +100,9 @@ def train_predictor(
             raise MachineError(f"predictor: its training failed ({reason}); run again to resume") from error
     with checkpoint.as_directory() as folder:
         state = torch.load(Path(folder) / STATE_FILE, map_location="cpu", weights_only=True)
-    predictor = calibrated(make_predictor(config, state["best"], seed), bank.ema_CL[rows["validation"]])
+    predictor = calibrated(
+        make_predictor(config, state["best"], seed), bank.ema_CL[rows["validation"]], config.target_fractions
+    )
     predictor.save(directory, made_from=identity)
     manifest = {
         "command": command(),
@@ -152,7 +154,7 @@ def _train_worker(loop: dict[str, Any]) -> None:
         row: dict[str, float] = {"loss": training.run_epoch(rank, world_size)}
         # Every rank holds the same weights, and so finds the same best epoch and the same end.
         predictor = make_predictor(config, training.average, loop["seed"])
-        row["validation_mae"] = validation_error(predictor, loop["validation_CL"])
+        row["validation_mae"] = validation_error(predictor, loop["validation_CL"], config.target_fractions)
         row["best_epoch"] = training.keep_if_best(row["validation_mae"])
         if rank > 0:
             ray.train.report(row)

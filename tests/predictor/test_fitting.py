@@ -23,6 +23,7 @@ from mara_ray.predictor.flow import prefix_features
 from mara_ray.predictor.scoring import crps
 from mara_ray.predictor.targets import bin_edges
 
+FRACTIONS = (0.3, 1.05)
 CONFIG = PredictorConfig(encoder_width=12, velocity_width=24, epochs=4, batch_curves=3)
 
 
@@ -117,21 +118,22 @@ def test_validation_error_of_a_known_forecast(toy_bank: CurveBank) -> None:
             cap_B1 = length - num_seen_B[:, None]
             return (np.minimum(needed_BG - num_seen_B[:, None], cap_B1) + self.steps)[..., None]
 
-    assert validation_error(Late(0), validation_CL) == 0  # type: ignore[arg-type]
-    assert validation_error(Late(2), validation_CL) == 2  # type: ignore[arg-type]
+    assert validation_error(Late(0), validation_CL, FRACTIONS) == 0  # type: ignore[arg-type]
+    assert validation_error(Late(2), validation_CL, FRACTIONS) == 2  # type: ignore[arg-type]
 
 
 def test_the_spread_is_that_of_least_score(toy_bank: CurveBank, train_CL: np.ndarray) -> None:
     predictor = make_predictor(CONFIG, start(train_CL).network.state_dict(), seed=0)
     validation_CL = toy_bank.ema_CL[toy_bank.rows("id", "validation")]
-    found = calibrated(predictor, validation_CL)
+    found = calibrated(predictor, validation_CL, FRACTIONS)
     assert found.spread in SPREADS
     scores = [
-        crps(*_validation_cases(predictor.with_spread(spread), validation_CL)).mean() for spread in SPREADS
+        crps(*_validation_cases(predictor.with_spread(spread), validation_CL, FRACTIONS)).mean()
+        for spread in SPREADS
     ]
     assert scores[SPREADS.index(found.spread)] == min(scores)
-    assert validation_error(found, validation_CL) == pytest.approx(
-        validation_error(predictor, validation_CL), abs=0.1
+    assert validation_error(found, validation_CL, FRACTIONS) == pytest.approx(
+        validation_error(predictor, validation_CL, FRACTIONS), abs=0.1
     )
 
 

@@ -34,7 +34,7 @@ def test_every_drawn_task_is_as_configured():
     arrival, deadline = workload.arrival_BJ[real_BJ], workload.deadline_BJ[real_BJ]
     assert real_BJ.sum() == workload.num_tasks_B.sum() == pytest.approx(50 * 200 * 0.1, rel=0.15)
     assert np.isin(workload.curve_BJ[real_BJ], ROWS).all() and len(set(workload.curve_BJ[real_BJ])) == 3
-    assert set(workload.level_BJ[real_BJ]) == set(range(16))
+    assert set(workload.level_BJ[real_BJ]) == set(range(20))
     assert deadline.max() == 200
     uncut = deadline < 200
     assert set((deadline - arrival)[uncut]) == set(range(36, 45))
