@@ -21,7 +21,7 @@ EVERY_POINTS = 10  # one prefix in so many is looked at
 
 def evaluate_shipped_predictors(report: Report) -> dict[str, Any]:
     """Compare the shipped predictors on the shipped bank's test curves; see `evaluate_predictors`."""
-    config, bank = load_config("standard"), CurveBank.read(pretrained.BANK)
+    config, bank = load_config("standard", ["predictor.trained=standard"]), CurveBank.read(pretrained.BANK)
     warmup_points = config.predictor.warmup_points
     flow = FlowPredictor.load(pretrained.PREDICTOR)
     predictors: dict[str, CurvePredictor] = {

@@ -40,7 +40,7 @@ def make_rival(
         config: sizes and training of the quantile regressor, and the warm-up of all.
         bank: its training and validation curves are learned from.
         seed: the run's seed.
-        directory: where trained weights lie, or will; those that ship are taken if they fit.
+        directory: where trained weights lie, or will; beside the flow that ships, those that ship are taken.
         progress: is told of epochs.
 
     Raises:
@@ -57,11 +57,11 @@ def make_rival(
         case "fm_prior":
             return WithPrior(flow, train_CL)
         case "quantile":
-            identity = training_identity(config, bank, seed)
-            for folder in (directory, pretrained.RIVALS / name):
-                path = folder / CONFIG_FILE
-                if path.is_file() and read_json(path).get("made_from") == identity:
-                    return QuantilePredictor.load(folder)
+            if str(config.trained) == "standard":
+                return QuantilePredictor.load(pretrained.RIVALS / name)
+            identity, path = training_identity(config, bank, seed), directory / CONFIG_FILE
+            if path.is_file() and read_json(path).get("made_from") == identity:
+                return QuantilePredictor.load(directory)
             validation_CL = bank.ema_CL[bank.rows("id", "validation")]
             predictor = fit_quantiles(config, train_CL, validation_CL, seed, progress)
             predictor.save(directory, made_from=identity)
