@@ -145,8 +145,12 @@ class SimulatorConfig(Section):
 class AllocatorConfig(Section):
     """The Multi-Agent Transformer and its PPO training."""
 
-    forecasts: tuple[Literal["fm", "wls", "oracle"] | Rival, ...] = Field(
-        ("fm", "wls"), description="predictors a policy is trained on; one policy for each, per seed"
+    trained: Path | None = Field(
+        None,
+        description="take these policies (a folder, or `standard`, which ships) instead of training them",
+    )
+    policies: tuple[str, ...] = Field(
+        ("mara", "mara_wls"), description="learned methods, by name; one policy of each is trained per seed"
     )
     num_seeds: Positive = Field(1, description="training seeds of each policy")
     width: Positive = Field(32, description="token width d")

@@ -28,10 +28,12 @@ class Method:
     Attributes:
         forecast: the predictor whose forecasts it sees.
         make: makes its allocator; None if it is a trained policy, which there is one of per training seed.
+        sparse: a policy that is trained on completions alone, without the log-progress potential.
     """
 
     forecast: str
     make: Callable[[], Allocator] | None
+    sparse: bool = False
 
 
 # What each kind of allocator is called when it is fed by flow matching, and how it is made.
@@ -41,6 +43,8 @@ FED_BY_RIVALS = {name.removesuffix("_fm"): make for name, make in FED.items()}
 METHODS = {
     "mara": Method("fm", None),
     "mara_wls": Method("wls", None),
+    "mara_sparse": Method("fm", None, sparse=True),
+    "mara_oracle": Method("oracle", None),
     "lara": Method("wls", LARA),
     "lara_fixed": Method("wls", partial(LARA, explore_all_first=True)),
     "lara_fm_fixed": Method("fm", partial(LARA, explore_all_first=True)),
@@ -76,11 +80,11 @@ def overrides_for(names: list[str]) -> list[str]:
     Raises:
         UserError: there is no method of such a name.
     """
-    chosen = [method_named(name.strip()) for name in names]
-    rivals = sorted({method.forecast for method in chosen} & set(RIVALS))
-    learned = sorted({method.forecast for method in chosen if method.make is None})
+    chosen = {name.strip(): method_named(name.strip()) for name in names}
+    rivals = sorted({method.forecast for method in chosen.values()} & set(RIVALS))
+    learned = [name for name, method in chosen.items() if method.make is None]
     return [
-        f"evaluation.methods=[{', '.join(name.strip() for name in names)}]",
+        f"evaluation.methods=[{', '.join(chosen)}]",
         f"evaluation.rivals=[{', '.join(rivals)}]",
-        f"allocator.forecasts=[{', '.join(learned)}]",
+        f"allocator.policies=[{', '.join(learned)}]",
     ]

@@ -11,6 +11,7 @@ import typer
 from mara_ray import progress
 from mara_ray.artifacts import read_json
 from mara_ray.commands.options import (
+    SHIPPED,
     Force,
     Json,
     Methods,
@@ -33,9 +34,15 @@ def evaluate(
     preset: Preset = "quick",
     out: Out = None,
     methods: Methods = None,
+    pretrained_: Annotated[
+        bool,
+        typer.Option("--pretrained", help="Bank, predictor and policies that ship, on the standard preset."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare all methods on the same frozen episodes."""
+    if pretrained_:
+        preset, set_, out = "standard", [*SHIPPED, *set_], out or Path("runs/pretrained")
     set_ = with_methods(set_, methods)
     show_evaluation(do_stages("report", preset, set_, out, force), as_json)
 

@@ -12,7 +12,7 @@ import ray
 import torch
 
 from mara_ray.allocator.mat.policy import MATAllocator
-from mara_ray.allocator.methods import Method, method_named
+from mara_ray.allocator.methods import method_named
 from mara_ray.allocator.protocol import Allocator
 from mara_ray.artifacts import file_hash, hash_of, written_whole
 from mara_ray.config import RunConfig
@@ -77,33 +77,34 @@ def workload_path(run: Run, cell: Cell) -> Path:
     return run.folder("workloads") / f"{cell.name}.npz"
 
 
-def policy_directory(run: Run, forecast: str, training_seed: int) -> Path:
-    """Where the policy of a forecast and training seed lies."""
-    return run.folder("allocator") / f"{forecast}-seed{training_seed}"
+def policy_name(method: str, training_seed: int) -> str:
+    """The folder of a learned method's policy."""
+    return f"{method}-seed{training_seed}"
+
+
+def policy_names(config: RunConfig) -> list[str]:
+    """Those of all policies of a run."""
+    allocator = config.allocator
+    return [policy_name(method, seed) for method in allocator.policies for seed in range(allocator.num_seeds)]
 
 
 def policy_metrics(run: Run) -> dict[str, Path]:
     """The metrics file of every policy, by the policy's name."""
-    allocator = run.config.allocator
-    directories = [
-        policy_directory(run, forecast, training_seed)
-        for forecast in allocator.forecasts
-        for training_seed in range(allocator.num_seeds)
-    ]
-    return {directory.name: directory / "metrics.jsonl" for directory in directories}
+    return {name: run.folder("allocator") / name / "metrics.jsonl" for name in policy_names(run.config)}
 
 
-def allocators(run: Run, method: Method) -> Iterator[tuple[int, Allocator]]:
+def allocators(run: Run, name: str) -> Iterator[tuple[int, Allocator]]:
     """A method's allocators, with their training seeds.
 
     Raises:
         UserError: a trained policy is missing or damaged.
     """
-    if method.make is not None:
-        yield UNTRAINED, method.make()
+    make = method_named(name).make
+    if make is not None:
+        yield UNTRAINED, make()
         return
     for training_seed in range(run.config.allocator.num_seeds):
-        yield training_seed, MATAllocator.load(policy_directory(run, method.forecast, training_seed))
+        yield training_seed, MATAllocator.load(run.folder("allocator") / policy_name(name, training_seed))
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,8 @@ class Arena:
 
     def play(self, name: str, workload: Workload) -> Iterator[tuple[int, Rollout]]:
         """Play a workload under a method, once for each of its training seeds."""
-        method = method_named(name)
-        table = ForecastTable.load(self.run.folder("forecasts") / method.forecast)
-        for training_seed, allocator in allocators(self.run, method):
+        table = ForecastTable.load(self.run.folder("forecasts") / method_named(name).forecast)
+        for training_seed, allocator in allocators(self.run, name):
             yield training_seed, rollout(self.simulator, table, allocator, workload)
 
     def episodes(self, methods: Iterable[str], workload: Workload, place: dict[str, Any]) -> pd.DataFrame:

@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 import ray
 
+from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator, located_policies
+from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
 from mara_ray.allocator.methods import method_named
-from mara_ray.artifacts import file_hash, write_json, written_whole
+from mara_ray.artifacts import file_hash, hash_of, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
@@ -24,8 +26,9 @@ from mara_ray.experiments.comparison import (
     all_cells,
     compare_cell,
     draw_cell,
-    policy_directory,
     policy_metrics,
+    policy_name,
+    policy_names,
     read_bank,
     workload_path,
 )
@@ -59,17 +62,24 @@ def check_config(config: RunConfig) -> None:
                 f"{origin}: no curve is of set {set_name!r}; add some, or drop the set from evaluation.sets"
             )
     for name in config.evaluation.methods:
-        method = method_named(name)
-        if method.forecast not in ("fm", "wls", "oracle", *config.evaluation.rivals):
+        if method_named(name).make is None and name not in config.allocator.policies:
             raise UserError(
-                f"evaluation.methods: {name!r} needs forecasts of {method.forecast!r}; add it to"
-                " evaluation.rivals"
+                f"evaluation.methods: {name!r} needs a trained policy; add it to allocator.policies"
             )
-        if method.make is None and method.forecast not in config.allocator.forecasts:
+    for name in config.allocator.policies:
+        if method_named(name).make is not None:
             raise UserError(
-                f"evaluation.methods: {name!r} needs a policy trained on {method.forecast!r} forecasts;"
-                " add it to allocator.forecasts"
+                f"allocator.policies: {name!r} is a rule, and nothing of it is trained; leave it out"
             )
+    for name in (*config.evaluation.methods, *config.allocator.policies):
+        forecast = method_named(name).forecast
+        if forecast not in ("fm", "wls", "oracle", *config.evaluation.rivals):
+            raise UserError(
+                f"evaluation.methods: {name!r} needs forecasts of {forecast!r}; add it to evaluation.rivals"
+            )
+    if config.allocator.trained is not None:
+        for name in policy_names(config):
+            MATAllocator.load(located_policies(config.allocator.trained) / name)
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
@@ -142,22 +152,31 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
 
 
 @ray.remote(num_cpus=1)
-def _train_policy(run: Run, forecast: str, training_seed: int) -> None:
+def _train_policy(run: Run, name: str, training_seed: int) -> None:
     from mara_ray.allocator.mat.algorithm import train_policy
 
+    method, config = method_named(name), run.config
+    if method.sparse:
+        simulator = config.simulator.model_copy(update={"potential_weight": 0.0})
+        config = config.model_copy(update={"simulator": simulator})
     train_policy(
-        run.config,
-        forecast,
+        config,
+        method.forecast,
         training_seed,
         run.folder("curves") / "bank.parquet",
-        run.folder("forecasts") / forecast,
-        policy_directory(run, forecast, training_seed),
+        run.folder("forecasts") / method.forecast,
+        run.folder("allocator") / policy_name(name, training_seed),
     )
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:
-    """Train the policies, several at a time."""
+    """Train the policies, several at a time, or take those that were asked for."""
     allocator, metrics = run.config.allocator, policy_metrics(run)
+    if allocator.trained is not None:
+        for name in policy_names(run.config):
+            policy = MATAllocator.load(located_policies(allocator.trained) / name)
+            policy.save(run.folder("allocator") / name)
+        return {"policies": len(metrics)}
     total = len(metrics) * allocator.updates
 
     def tick(finished: int) -> None:
@@ -166,8 +185,8 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
 
     connect(run.config.cluster)
     tasks = [
-        _train_policy.remote(run, forecast, training_seed)
-        for forecast in allocator.forecasts
+        _train_policy.remote(run, name, training_seed)
+        for name in allocator.policies
         for training_seed in range(allocator.num_seeds)
     ]
     wait_for(tasks, tick)
@@ -213,6 +232,14 @@ def predictor_settings(config: RunConfig) -> str:
     return config_parts("predictor")(config)
 
 
+def policy_settings(config: RunConfig) -> str:
+    """What the policies depend on: their training, or the bytes of those that were asked for."""
+    if config.allocator.trained is not None:
+        folder = located_policies(config.allocator.trained)
+        return hash_of([file_hash(folder / name / POLICY_WEIGHTS) for name in policy_names(config)])
+    return config_parts("workload", "simulator", "allocator")(config)
+
+
 def no_metrics(run: Run) -> dict[str, Path]:
     """A stage without a metrics file."""
     return {}
@@ -232,10 +259,9 @@ def forecast_files(config: RunConfig) -> tuple[str, ...]:
 def policy_files(config: RunConfig) -> tuple[str, ...]:
     """What stands for the trained policies."""
     return tuple(
-        f"allocator/{forecast}-seed{training_seed}/{name}"
-        for forecast in config.allocator.forecasts
-        for training_seed in range(config.allocator.num_seeds)
-        for name in ("policy.safetensors", "policy.json")
+        f"allocator/{policy}/{name}"
+        for policy in policy_names(config)
+        for name in (POLICY_WEIGHTS, FACTS_FILE)
     )
 
 
@@ -277,7 +303,7 @@ STAGES = (
     Stage(
         name="allocator",
         needs=("curves", "forecasts"),
-        settings=config_parts("workload", "simulator", "allocator"),
+        settings=policy_settings,
         outputs=policy_files,
         metrics=policy_metrics,
         work=make_policies,
