@@ -26,6 +26,10 @@ from mara_ray.config import load_config
 
 comparison_app = typer.Typer()
 
+Pretrained = Annotated[
+    bool, typer.Option("--pretrained", help="Bank, predictor and policies that ship, on the standard preset.")
+]
+
 
 @comparison_app.command()
 def evaluate(
@@ -34,15 +38,12 @@ def evaluate(
     preset: Preset = "quick",
     out: Out = None,
     methods: Methods = None,
-    pretrained_: Annotated[
-        bool,
-        typer.Option("--pretrained", help="Bank, predictor and policies that ship, on the standard preset."),
-    ] = False,
+    pretrained_: Pretrained = False,
     as_json: Json = False,
 ) -> None:
     """Compare all methods on the same frozen episodes."""
     if pretrained_:
-        preset, set_, out = "standard", [*SHIPPED, *set_], out or Path("runs/pretrained")
+        preset, set_, out = _shipped(set_, out)
     set_ = with_methods(set_, methods)
     show_evaluation(do_stages("report", preset, set_, out, force), as_json)
 
@@ -78,15 +79,20 @@ def play(
     out: Out = None,
     methods: Methods = None,
     seconds_per_step: Annotated[float, typer.Option(help="Seconds of a trace that pass in a step.")] = 300.0,
+    pretrained_: Pretrained = False,
     as_json: Json = False,
 ) -> None:
     """Play the stress test (13 of its 20 tasks are feasible), or a cluster's trace."""
+    if pretrained_:
+        preset, set_, out = _shipped(set_, out)
     set_ = with_methods(set_, methods)
     run = do_stages("allocator", preset, set_, out, [])
     from mara_ray.experiments.playing import play_workload
 
     rows = play_workload(run, workload, seconds_per_step)
-    means = rows.groupby("method", sort=False)[["completed", "tasks"]].mean()
+    means = rows.groupby("method", sort=False).agg(
+        completed=("completed", "mean"), lowest=("completed", "min"), tasks=("tasks", "mean")
+    )
     if as_json:
         print(means.to_json(orient="index"))
         return
@@ -109,3 +115,8 @@ def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = Fals
         return
     print(rows.round(2).to_string(index=False))
     print(f"chosen: targets from {least:g} of the log-drop, windows of {window} steps")
+
+
+def _shipped(overrides: list[str], out: Path | None) -> tuple[str, list[str], Path]:
+    """Preset, overrides and run directory with which nothing is trained."""
+    return "standard", [*SHIPPED, *overrides], out or Path("runs/pretrained")
