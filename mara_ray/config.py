@@ -158,7 +158,8 @@ class AllocatorConfig(Section):
     num_blocks: Positive = Field(1, description="encoder blocks, and as many decoder blocks")
     updates: Positive = Field(description="PPO updates")
     load_factors: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = Field(
-        (1.0, 1.5, 2.0), description="training episodes take these multiples of the arrival rate in turn"
+        (1.0, 1.5, 2.0),
+        description="episodes of training and validation take these multiples of the arrival rate in turn",
     )
     decision_steps: Positive = Field(
         20, description="steps for which a decision is held while the tasks stay the same"

@@ -87,11 +87,19 @@ class World:
 
     def draw_training(self, num_episodes: int, *path: str | int) -> Workload:
         """Fresh training episodes at a path of the seed tree, under light and heavy load in turn."""
+        return self._draw(self.train_rows, num_episodes, *path)
+
+    def validation_workload(self) -> Workload:
+        """The frozen episodes that choose the checkpoint, under the same loads."""
+        number = self.config.allocator.validation_episodes
+        return self._draw(self.validation_rows, number, "allocator", "validation")
+
+    def _draw(self, curve_rows: np.ndarray, num_episodes: int, *path: str | int) -> Workload:
         workload, factors = self.config.workload, self.config.allocator.load_factors
         parts = [
             draw_workload(
                 workload,
-                self.train_rows,
+                curve_rows,
                 min(1.0, factor * workload.arrival_probability),
                 len(range(number, num_episodes, len(factors))),
                 self.config.seed,
@@ -101,18 +109,6 @@ class World:
             for number, factor in enumerate(factors)
         ]
         return _in_turn(parts)
-
-    def validation_workload(self) -> Workload:
-        """The frozen episodes that choose the checkpoint."""
-        return draw_workload(
-            self.config.workload,
-            self.validation_rows,
-            self.config.workload.arrival_probability,
-            self.config.allocator.validation_episodes,
-            self.config.seed,
-            "allocator",
-            "validation",
-        )
 
 
 def _in_turn(parts: list[Workload]) -> Workload:
