@@ -70,16 +70,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 
     def sample(self, **kwargs: Any) -> list[MultiAgentEpisode]:
         """Run this runner's share of the update's episodes from start to end."""
-        config, share = self.world.config, self._share()
-        path = (self._training_seed, self._weights_seq_no, self._calls)
-        num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
-        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
-        rng = generator(config.seed, "allocator", "actions", *path)
-        uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
-        name = "-".join(f"{part:06d}" for part in (*path, share.start))
-        episodes, reward_B = self._run(workload, np.minimum(uniform_BTM, LARGEST_UNIFORM), name)
+        workload, uniform_BTM, name = self.draw()
+        episodes, reward_B = self._run(workload, uniform_BTM, name)
         self._calls += 1
-        num_episodes = len(reward_B)
+        num_episodes, num_steps, _ = uniform_BTM.shape
         steps = num_episodes * num_steps
         for name, value in (
             (NUM_ENV_STEPS_SAMPLED, steps),
@@ -92,6 +86,22 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum")
         self.metrics.log_value(EPISODE_RETURN_MEAN, float(reward_B.mean()), window=1)  # the team's, once
         return episodes
+
+    def draw(self) -> tuple[Workload, np.ndarray, str]:
+        """What the next `sample` runs: this runner's share of the workload, its random numbers, its name.
+
+        Returns:
+            The workload of B episodes; float32 (B, T, M) in [0, 1) to draw the actions with; a prefix for
+            the names of the episodes.
+        """
+        config, share = self.world.config, self._share()
+        path = (self._training_seed, self._weights_seq_no, self._calls)
+        num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
+        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
+        rng = generator(config.seed, "allocator", "actions", *path)
+        uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
+        name = "-".join(f"{part:06d}" for part in (*path, share.start))
+        return workload, np.minimum(uniform_BTM, LARGEST_UNIFORM), name
 
     def get_metrics(self) -> Any:
         """What was logged since the last call."""
