@@ -50,7 +50,7 @@ SETTING = (  # what is measured, unless it is overridden: B = 64, M = 4, K = 8, 
     "simulator.num_nodes=4",
     "simulator.num_slots=8",
 )
-ROUNDS = 4
+ROUNDS = 12
 STOCK_EPISODES = 4  # RLlib's own runner steps so many environments side by side
 STOCK_HIDDEN = [8]  # its module: one layer of so many units
 
