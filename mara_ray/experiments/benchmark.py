@@ -37,6 +37,7 @@ from mara_ray.allocator.mat.module import SHARED, module_of_node
 from mara_ray.allocator.mat.network import MAT
 from mara_ray.config import AllocatorConfig, RunConfig
 from mara_ray.curves.bank import CurveBank
+from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.predictor.parametric import WLSPredictor
@@ -106,8 +107,10 @@ def measure(
         report: called after each round.
 
     Raises:
-        UserError: the bank or table is missing or damaged.
+        UserError: the bank or table is missing or damaged, or there are remote EnvRunners.
     """
+    if config.allocator.num_env_runners > 0:
+        raise UserError("allocator.num_env_runners: one process is measured; leave it at 0")
     torch.set_num_threads(1)
     connect(config.cluster)
     algorithm = build_algorithm(config, 0, bank_path, table_directory)
@@ -183,7 +186,8 @@ def stock_runner(config: RunConfig, bank_path: Path, table_directory: Path) -> M
     env_config = {"run": config, "bank_path": bank_path, "table_directory": table_directory}
     settings: Any = PPOConfig()
     settings = (
-        settings.environment(NodesEnv, env_config=env_config, disable_env_checking=True)
+        settings.api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+        .environment(NodesEnv, env_config=env_config, disable_env_checking=True)
         .debugging(seed=config.seed, log_level="ERROR")
         .multi_agent(policies={SHARED}, policy_mapping_fn=module_of_node)
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=STOCK_HIDDEN))

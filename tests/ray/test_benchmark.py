@@ -11,6 +11,7 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 
 from mara_ray.allocator.mat.algorithm import build_algorithm
 from mara_ray.allocator.mat.module import SHARED
+from mara_ray.errors import UserError
 from mara_ray.experiments.benchmark import lay_out, measure, play_bare, ppo_loss
 from tests.ray.mat_worlds import toy_config, write_toy_world
 
@@ -34,6 +35,11 @@ def test_every_figure_is_positive(toy_world):
     assert len(measured) == 8
     for name, value in measured.items():
         assert np.isfinite(value) and value > 0, name
+
+
+def test_remote_runners_are_refused(toy_world):
+    with pytest.raises(UserError, match="num_env_runners"):
+        measure(toy_config("allocator.num_env_runners=1"), *toy_world, rounds=1)
 
 
 def test_the_bare_loops_do_the_same_work(toy_world):

@@ -178,6 +178,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         step_R = np.repeat(numbers, [len(rows) for rows in rows_of_step])
         features = {key: np.concatenate([part[key] for part in observed]) for key in observed[0]}
         outputs = {key: np.concatenate([out[key] for out in decided]) for key in decided[0]}
+        scale = self.module[SHARED].value_scale
+        value_R = scale.denormalise(torch.from_numpy(outputs[Columns.VF_PREDS]))
+        outputs[Columns.VF_PREDS] = value_R.numpy()
         total_TB = np.concatenate((np.zeros((1, reward_TB.shape[1])), reward_TB.cumsum(0)))
         episodes = []
         for number in np.unique(episode_R):
