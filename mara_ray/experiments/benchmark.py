@@ -16,33 +16,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
-from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
-from torch import Tensor, nn
 
 from mara_ray import pretrained
-from mara_ray.allocator.mat.algorithm import build_algorithm, network_shape
-from mara_ray.allocator.mat.connectors import TeamBatch
+from mara_ray.allocator.mat.algorithm import build_algorithm
 from mara_ray.allocator.mat.env_runner import BatchedEnvRunner
-from mara_ray.allocator.mat.features import encode
-from mara_ray.allocator.mat.learner import ADAM_EPSILON
 from mara_ray.allocator.mat.module import SHARED, module_of_node
-from mara_ray.allocator.mat.network import MAT
-from mara_ray.config import AllocatorConfig, RunConfig
+from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
+from mara_ray.experiments.bare_loops import lay_out, learn_bare, play_bare
 from mara_ray.experiments.cluster import connect
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import Report, silent
-from mara_ray.simulator.decisions import at_rows
 from mara_ray.simulator.env import NodesEnv
 
 SETTING = (  # what is measured, unless it is overridden: B = 64, M = 4, K = 8, all in one process
@@ -155,32 +148,6 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def play_bare(runner: BatchedEnvRunner) -> tuple[list[tuple[Any, ...]], np.ndarray]:
-    """Play the episodes that `runner.sample` would play next, without RLlib.
-
-    Returns:
-        Of every step with a decision: the episodes' numbers, features, actions (R, M), log-probabilities
-        (R, M) and values (R,); and the rewards, (T, B).
-    """
-    workload, uniform_BTM, _ = runner.draw()
-    env, network = runner.env, runner.module[SHARED].network
-    steps, rewards = [], []
-    env.reset(workload)
-    for step in range(uniform_BTM.shape[1]):
-        rows, observation = env.observe()
-        features, action_RM = (
-            encode(at_rows(observation, rows)),
-            np.empty((0, uniform_BTM.shape[2]), np.int64),
-        )
-        if len(rows):
-            tensors = {name: torch.from_numpy(part) for name, part in features.items()}
-            decision = network.decide(tensors, torch.from_numpy(uniform_BTM[rows, step]))
-            action_RM = decision.action_BM.numpy()
-            steps.append((rows, features, action_RM, decision.logp_BM.numpy(), decision.value_B.numpy()))
-        rewards.append(env.step(rows, action_RM, observation))
-    return steps, np.stack(rewards)
-
-
 def stock_runner(config: RunConfig, bank_path: Path, table_directory: Path) -> MultiAgentEnvRunner:
     """RLlib's own runner of several agents on `NodesEnv`."""
     env_config = {"run": config, "bank_path": bank_path, "table_directory": table_directory}
@@ -210,26 +177,6 @@ def seconds_of_step(stock: MultiAgentEnvRunner) -> float:
     return seconds / (len(finished) * simulators[0].episode_steps + begun)
 
 
-def lay_out(algorithm: Any, allocator: AllocatorConfig, episodes: list[Any]) -> list[dict[str, Any]]:
-    """The minibatches of one update, as RLlib cuts them: the last is filled up from the front."""
-    module = algorithm.learner_group._learner.module
-    connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=0)
-    batch = connector(rl_module=module, batch={}, episodes=episodes)[SHARED]
-    batch[Postprocessing.VALUE_TARGETS] = module[SHARED].value_scale.normalise(
-        batch[Postprocessing.VALUE_TARGETS]
-    )
-    size, num_rows = algorithm.config.minibatch_size, len(batch[Columns.ACTIONS])
-
-    def cut(columns: dict[str, Any], start: int) -> dict[str, Any]:
-        index = torch.arange(start, start + size) % num_rows
-        return {
-            name: cut(column, start) if isinstance(column, dict) else column[index]
-            for name, column in columns.items()
-        }
-
-    return [cut(batch, start) for start in range(0, num_rows, size)]
-
-
 def learn(algorithm: Any, episodes: list[Any]) -> None:
     """One update through RLlib, as `PPO.training_step` asks for it."""
     algorithm.learner_group.update(
@@ -239,28 +186,3 @@ def learn(algorithm: Any, episodes: list[Any]) -> None:
         minibatch_size=algorithm.config.minibatch_size,
         shuffle_batch_per_epoch=False,
     )
-
-
-def learn_bare(config: RunConfig, minibatches: list[dict[str, Any]]) -> None:
-    """As many minibatch steps with a fresh network in a plain PyTorch loop."""
-    allocator, network = config.allocator, MAT(network_shape(config))
-    parameters = list(network.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=allocator.learning_rate, eps=ADAM_EPSILON)
-    for minibatch in minibatches:
-        optimizer.zero_grad()
-        ppo_loss(allocator, network, minibatch).backward()
-        nn.utils.clip_grad_norm_(parameters, allocator.gradient_clip)
-        optimizer.step()
-
-
-def ppo_loss(allocator: AllocatorConfig, network: MAT, minibatch: dict[str, Any]) -> Tensor:
-    """The loss of `MATLearner`, whose targets are normalised already."""
-    scored = network.evaluate(minibatch[Columns.OBS], minibatch[Columns.ACTIONS])
-    ratio_BM = (scored.logp_BM - minibatch[Columns.ACTION_LOGP]).exp()
-    advantage_B1 = minibatch[Postprocessing.ADVANTAGES][:, None]
-    clipped_BM = ratio_BM.clamp(1 - allocator.clip, 1 + allocator.clip)
-    gain_BM = torch.minimum(ratio_BM * advantage_B1, clipped_BM * advantage_B1)
-    gain_BM = gain_BM + allocator.entropy_start * scored.entropy_BM
-    gain = torch.where(scored.free_BM, gain_BM, 0.0).sum() / scored.free_BM.sum().clamp_min(1)
-    value_loss = (scored.value_B - minibatch[Postprocessing.VALUE_TARGETS]).square().mean()
-    return allocator.value_weight * value_loss - gain

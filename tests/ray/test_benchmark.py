@@ -12,7 +12,8 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from mara_ray.allocator.mat.algorithm import build_algorithm
 from mara_ray.allocator.mat.module import SHARED
 from mara_ray.errors import UserError
-from mara_ray.experiments.benchmark import lay_out, measure, play_bare, ppo_loss
+from mara_ray.experiments.bare_loops import lay_out, play_bare, ppo_loss
+from mara_ray.experiments.benchmark import measure
 from tests.ray.mat_worlds import toy_config, write_toy_world
 
 pytestmark = pytest.mark.ray
