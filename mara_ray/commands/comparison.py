@@ -1,8 +1,9 @@
-"""mara evaluate, margins, play and calibrate: methods against each other."""
+"""mara evaluate, margins, play and calibrate: methods against each other; mara benchmark: speeds."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +116,20 @@ def calibrate(set_: Overrides, preset: Preset = "standard", as_json: Json = Fals
         return
     print(rows.round(2).to_string(index=False))
     print(f"chosen: targets from {least:g} of the log-drop, windows of {window} steps")
+
+
+@comparison_app.command()
+def benchmark(set_: Overrides, preset: Preset = "standard", as_json: Json = False) -> None:
+    """Measure what RLlib adds to sampling and to learning, on the bank that ships."""
+    from mara_ray.experiments.benchmark import SETTING, measure_shipped
+
+    with progress.shown("benchmark") as report_:
+        measured = asdict(measure_shipped(load_config(preset, [*SETTING, *set_]), report=report_))
+    if as_json:
+        print(json.dumps(measured))
+        return
+    for name, value in measured.items():
+        print(f"{name:<38} {value:>12,.2f}")
 
 
 def _shipped(overrides: list[str], out: Path | None) -> tuple[str, list[str], Path]:

@@ -70,16 +70,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 
     def sample(self, **kwargs: Any) -> list[MultiAgentEpisode]:
         """Run this runner's share of the update's episodes from start to end."""
-        config, share = self.world.config, self._share()
-        path = (self._training_seed, self._weights_seq_no, self._calls)
-        num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
-        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
-        rng = generator(config.seed, "allocator", "actions", *path)
-        uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
-        name = "-".join(f"{part:06d}" for part in (*path, share.start))
-        episodes, reward_B = self._run(workload, np.minimum(uniform_BTM, LARGEST_UNIFORM), name)
+        workload, uniform_BTM, name = self.draw()
+        episodes, reward_B = self._run(workload, uniform_BTM, name)
         self._calls += 1
-        num_episodes = len(reward_B)
+        num_episodes, num_steps, _ = uniform_BTM.shape
         steps = num_episodes * num_steps
         for name, value in (
             (NUM_ENV_STEPS_SAMPLED, steps),
@@ -92,6 +86,22 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum")
         self.metrics.log_value(EPISODE_RETURN_MEAN, float(reward_B.mean()), window=1)  # the team's, once
         return episodes
+
+    def draw(self) -> tuple[Workload, np.ndarray, str]:
+        """What the next `sample` runs: this runner's share of the workload, its random numbers, its name.
+
+        Returns:
+            The workload of B episodes; float32 (B, T, M) in [0, 1) to draw the actions with; a prefix for
+            the names of the episodes.
+        """
+        config, share = self.world.config, self._share()
+        path = (self._training_seed, self._weights_seq_no, self._calls)
+        num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
+        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
+        rng = generator(config.seed, "allocator", "actions", *path)
+        uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
+        name = "-".join(f"{part:06d}" for part in (*path, share.start))
+        return workload, np.minimum(uniform_BTM, LARGEST_UNIFORM), name
 
     def get_metrics(self) -> Any:
         """What was logged since the last call."""
@@ -139,7 +149,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         """Run a workload to its end; returns the episodes and the return of each, (B,)."""
         num_episodes, num_steps, num_nodes = uniform_BTM.shape
         reward_TB = np.zeros((num_steps, num_episodes))
-        steps: list[tuple[np.ndarray, Features, dict[str, np.ndarray]]] = []
+        steps: list[tuple[int, np.ndarray, Features, dict[str, np.ndarray]]] = []
         self.env.reset(workload)
         for step in range(num_steps):
             rows, observation = self.env.observe()
@@ -148,7 +158,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
             action_RM = outputs.get(Columns.ACTIONS, np.empty((0, num_nodes), np.int64))
             reward_TB[step] = self.env.step(rows, action_RM, observation)
             if len(rows):
-                steps.append((np.stack((rows, np.full_like(rows, step))), features, outputs))
+                steps.append((step, rows, features, outputs))
         return self._episodes(steps, reward_TB, name), reward_TB.sum(0)
 
     def _decide(self, features: Features, uniform_RM: np.ndarray) -> dict[str, np.ndarray]:
@@ -163,9 +173,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         """Cut the steps into episodes; those without a decision have nothing to learn from."""
         if not steps:
             return []
-        episode_R, step_R = np.concatenate([where for where, _, _ in steps], 1)
-        features = {key: np.concatenate([part[key] for _, part, _ in steps]) for key in steps[0][1]}
-        outputs = {key: np.concatenate([out[key] for _, _, out in steps]) for key in steps[0][2]}
+        numbers, rows_of_step, observed, decided = zip(*steps, strict=True)
+        episode_R = np.concatenate(rows_of_step)
+        step_R = np.repeat(numbers, [len(rows) for rows in rows_of_step])
+        features = {key: np.concatenate([part[key] for part in observed]) for key in observed[0]}
+        outputs = {key: np.concatenate([out[key] for out in decided]) for key in decided[0]}
+        scale = self.module[SHARED].value_scale
+        value_R = scale.denormalise(torch.from_numpy(outputs[Columns.VF_PREDS]))
+        outputs[Columns.VF_PREDS] = value_R.numpy()
         total_TB = np.concatenate((np.zeros((1, reward_TB.shape[1])), reward_TB.cumsum(0)))
         episodes = []
         for number in np.unique(episode_R):
@@ -188,27 +203,33 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 def _episode(
     name: str, observations: Features, outputs: dict[str, np.ndarray], reward_R: np.ndarray, sequence: int
 ) -> MultiAgentEpisode:
-    """One terminated episode in which every node acted at every decision; arrays are shared, not copied."""
+    """One terminated episode in which every node acted at every decision.
+
+    What is the same for all nodes is held once: the buffers are most of what an episode costs to build.
+    """
     length, num_nodes = outputs[Columns.ACTIONS].shape
     episode = MultiAgentEpisode(id_=name, agent_to_module_mapping_fn=module_of_node)
     episode.env_t, episode.is_terminated = length, True
+    steps = InfiniteLookbackBuffer(list(range(length + 1)))
+    observed, infos = InfiniteLookbackBuffer(observations), InfiniteLookbackBuffer([{}] * (length + 1))
+    rewards = InfiniteLookbackBuffer(reward_R)
     shared = {
-        Columns.VF_PREDS: outputs[Columns.VF_PREDS],
-        WEIGHTS_SEQ_NO: np.full(length, sequence, np.int64),
+        Columns.VF_PREDS: InfiniteLookbackBuffer(outputs[Columns.VF_PREDS]),
+        WEIGHTS_SEQ_NO: InfiniteLookbackBuffer(np.full(length, sequence, np.int64)),
     }
     for node, agent in enumerate(agent_names(num_nodes)):
-        own = shared | {Columns.ACTION_LOGP: outputs[Columns.ACTION_LOGP][:, node]}
-        episode.env_t_to_agent_t[agent] = InfiniteLookbackBuffer(list(range(length + 1)))
+        episode.env_t_to_agent_t[agent] = steps
+        own_logp = InfiniteLookbackBuffer(outputs[Columns.ACTION_LOGP][:, node])
         episode.agent_episodes[agent] = SingleAgentEpisode(
             id_=f"{name}-{agent}",
             agent_id=agent,
             module_id=SHARED,
             multi_agent_episode_id=name,
-            observations=InfiniteLookbackBuffer(observations),
-            infos=InfiniteLookbackBuffer([{}] * (length + 1)),
+            observations=observed,
+            infos=infos,
             actions=InfiniteLookbackBuffer(outputs[Columns.ACTIONS][:, node]),
-            rewards=InfiniteLookbackBuffer(reward_R),
-            extra_model_outputs={key: InfiniteLookbackBuffer(value) for key, value in own.items()},
+            rewards=rewards,
+            extra_model_outputs=shared | {Columns.ACTION_LOGP: own_logp},
             terminated=True,
             len_lookback_buffer=0,
         )

@@ -77,6 +77,9 @@ class MATModule(TorchRLModule, ValueFunctionAPI):
         self.network = MAT(NetworkShape(**self.model_config["shape"]))
         self.value_scale = ValueScale()
 
+    # All forward passes give V as the head does, normalised: scaling it costs as much for a whole sample
+    # as for a step. `compute_values` gives it in units of return, as RLlib wants it.
+
     # These two override RLlib's outer methods: those set every layer to evaluation and back on each
     # call, a tenth of a step's time, and no layer here behaves differently in training.
 
@@ -106,7 +109,7 @@ class MATModule(TorchRLModule, ValueFunctionAPI):
         return {
             Columns.ACTIONS: decision.action_BM,
             Columns.ACTION_LOGP: decision.logp_BM,
-            Columns.VF_PREDS: self.value_scale.denormalise(decision.value_B),
+            Columns.VF_PREDS: decision.value_B,
         }
 
 
