@@ -21,13 +21,14 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def keys_values(self, token_BLd: Tensor) -> Tensor:
-        """Keys, then values, (B, 2 * heads, L, d / heads)."""
-        return self._split(self.key_value(token_BLd), 2 * self.num_heads)
+        """Keys and values side by side, (B, L, 2 d): those of more tokens go below."""
+        return self.key_value(token_BLd)
 
     def forward(self, token_BQd: Tensor, keys_values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from the tokens; `mask` is added to the scores."""
         query = self._split(self.query(token_BQd), self.num_heads)
-        mixed = F.scaled_dot_product_attention(query, *keys_values.chunk(2, 1), mask)
+        keys, values = self._split(keys_values, 2 * self.num_heads).chunk(2, 1)
+        mixed = F.scaled_dot_product_attention(query, keys, values, mask)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     @staticmethod
@@ -60,6 +61,10 @@ class DecoderBlock(nn.Module):
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(width) for _ in range(3))
         self.mlp = _perceptron(width)
 
+    def no_past(self, slot_BKd: Tensor) -> Tensor:
+        """Keys and values of the nodes before the first, (B, 0, 2 d)."""
+        return slot_BKd.new_empty(slot_BKd.shape[0], 0, 2 * slot_BKd.shape[2])
+
     def remember(self, slot_BKd: Tensor) -> Tensor:
         """Keys and values of the slots, the same for every node."""
         return self.cross.keys_values(slot_BKd)
@@ -67,16 +72,14 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         token_BQd: Tensor,
-        past: Tensor | None,
+        past: Tensor,
         slots: Tensor,
         causal: Tensor | None,
         empty_B11K: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Decode Q nodes after those of `past`; returns their tokens and the keys and values so far."""
         normed_BQd = self.norm_1(token_BQd)
-        so_far = self.own.keys_values(normed_BQd)
-        if past is not None:
-            so_far = torch.cat((past, so_far), 2)
+        so_far = torch.cat((past, self.own.keys_values(normed_BQd)), 1)
         token_BQd = token_BQd + self.own(normed_BQd, so_far, causal)
         token_BQd = token_BQd + self.cross(self.norm_2(token_BQd), slots, empty_B11K)
         return token_BQd + self.mlp(self.norm_3(token_BQd)), so_far

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ IDLE_LOGIT = NO_LOGIT / 2  # next to a slot that may be chosen it has no probabi
 EMPTY = 1 << 30  # later than any rank
 RANK_LOGIT_START = -3.0  # at the start, M places later in the urgency order is e^3 times less likely
 POINTER_GAIN_START = 0.05
+MOST_TRACED = 16  # nodes whose choices are traced together
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,13 @@ class Pointer(NamedTuple):
     due_BM: Tensor
 
 
+Call = Callable[..., Any]
+
+
+def _plainly(module: nn.Module, *inputs: Any) -> Any:
+    return module(*inputs)
+
+
 def in_order(rank_BK: Tensor, last_rank_BM: Tensor, due_BM: Tensor) -> Tensor:
     """The slots a node may choose with an imposed order, bool (B, M, K); none where it must idle.
 
@@ -110,7 +118,7 @@ class MAT(nn.Module):
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape, width = shape, shape.width
-        self._traced: dict[tuple[int, int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+        self._traced: dict[tuple[int, int, bool], Call] = {}
         self.slot_embedding = nn.Linear(SLOT_FEATURES, width)
         self.node_embedding = nn.Linear(NODE_FEATURES, width)
         self.context_embedding = nn.Linear(CONTEXT_FEATURES, width)
@@ -132,53 +140,87 @@ class MAT(nn.Module):
             self.slot_logit.weight[0, RANK_FEATURE] = RANK_LOGIT_START
 
     def decide(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
-        """`act` without gradients, traced once for each M and K: no Python between its operations.
+        """`act` without gradients, traced once for each M and K: little Python between its operations.
 
-        With few rows the time goes into calling operations; traced they take less than half of it.
+        With few rows the time goes into calling operations; traced they take less than half of it. To
+        trace the choices of many nodes takes seconds: above MOST_TRACED it is done for one of them.
         """
-        shape = (features["node"].shape[1], features["rank"].shape[1], uniform_BM is None)
-        inputs = [features[name] for name in FEATURE_NAMES] + ([] if uniform_BM is None else [uniform_BM])
-        with torch.inference_mode():
+        num_nodes, num_slots = features["node"].shape[1], features["rank"].shape[1]
+        shape = (num_nodes, num_slots, uniform_BM is None)
+
+        def traced(module: nn.Module, *inputs: Any) -> Any:
             if shape not in self._traced:
                 with warnings.catch_warnings():
                     # M and K become constants, as they should.
                     warnings.simplefilter("ignore", torch.jit.TracerWarning)
-                    self._traced[shape] = torch.jit.trace(_Act(self), tuple(inputs), check_trace=False)
-            return Decision(*self._traced[shape](*inputs))
+                    self._traced[shape] = torch.jit.trace(module, inputs, check_trace=False)
+            return self._traced[shape](*inputs)
 
-    def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
-        """Choose slots node by node: sampled with the given uniform numbers, or greedily without them."""
+        with torch.inference_mode():
+            if num_nodes > MOST_TRACED:
+                return self.act(features, uniform_BM, traced)
+            inputs = tuple(features[name] for name in FEATURE_NAMES)
+            return Decision(*traced(_Act(self), *inputs, *(() if uniform_BM is None else (uniform_BM,))))
+
+    def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None, call: Call = _plainly) -> Decision:
+        """Choose slots node by node: sampled with the given uniform numbers, or greedily without them.
+
+        A node's step is run by `call(module, *inputs)`.
+        """
         encoding = self.encode(features)
-        pointer, imposed = self._pointer(features, encoding.slot_BKd), self.shape.imposed_order
-        memory = [block.remember(encoding.slot_BKd) for block in self._decoders()]
-        choices_BCd = self._choices(encoding.slot_BKd)
-        rank_BC = _with_idle(pointer.rank_BK, EMPTY)
-        free_BC = rank_BC < EMPTY
-        nodes_B1d, priors_B1K = encoding.node_BMd.split(1, 1), pointer.prior_BMK.split(1, 1)
-        dues_B1 = pointer.due_BM.split(1, 1)
-        past: list[Tensor | None] = [None] * len(memory)
-        previous_B1d = self.start_d.expand(rank_BC.shape[0], 1, -1)
-        last_rank_B1 = torch.full_like(rank_BC[:, :1], -1)
-        actions, logps = [], []
-        for node, node_B1d in enumerate(nodes_B1d):
-            token_B1d = node_B1d + previous_B1d
-            for number, block in enumerate(self._decoders()):
-                token_B1d, past[number] = block(
-                    token_B1d, past[number], memory[number], None, encoding.empty_B11K
-                )
-            allowed_B1K = (
-                in_order(pointer.rank_BK, last_rank_B1, dues_B1[node]) if imposed else free_BC[:, None, 1:]
-            )
-            logp_BC = self._log_probabilities(token_B1d, pointer.key_BdK, priors_B1K[node], allowed_B1K)[:, 0]
-            action_B1 = _draw(logp_BC, None if uniform_BM is None else uniform_BM[:, node])[:, None]
+        slot_BKd, pointer = encoding.slot_BKd, self._pointer(features, encoding.slot_BKd)
+        memory = tuple(block.remember(slot_BKd) for block in self._decoders())
+        past = tuple(block.no_past(slot_BKd) for block in self._decoders())
+        rank_BC = F.pad(pointer.rank_BK, (1, 0), value=EMPTY)
+        state = (
+            self.start_d.expand(slot_BKd.shape[0], 1, -1),
+            torch.full_like(rank_BC[:, :1], -1) if self.shape.imposed_order else rank_BC < EMPTY,
+        )
+        same = (pointer.key_BdK, rank_BC, self._choices(slot_BKd), encoding.empty_B11K)
+        own = [encoding.node_BMd, pointer.prior_BMK, pointer.due_BM]
+        own += [] if uniform_BM is None else [uniform_BM]
+        step, actions, logps = _Step(self), [], []
+        for node in zip(*(part.split(1, 1) for part in own), strict=True):
+            action_B1, logp_B1, state, past = call(step, node, same, memory, state, past)
             actions.append(action_B1)
-            logps.append(logp_BC.gather(1, action_B1))
-            previous_B1d = choices_BCd.gather(1, action_B1[..., None].expand(-1, -1, choices_BCd.shape[2]))
-            if imposed:
-                last_rank_B1 = rank_BC.gather(1, action_B1)
-            else:
-                free_BC = free_BC.scatter(1, action_B1, 0)
+            logps.append(logp_B1)
         return Decision(torch.cat(actions, 1), torch.cat(logps, 1), encoding.value_B)
+
+    def step(
+        self,
+        node: tuple[Tensor, ...],
+        same: tuple[Tensor, ...],
+        memory: tuple[Tensor, ...],
+        state: tuple[Tensor, Tensor],
+        past: tuple[Tensor, ...],
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], tuple[Tensor, ...]]:
+        """One node's choice, given those before; see `act`, whose loop this is.
+
+        Args:
+            node: of this node: token_B1d, prior_B1K, due_B1, and uniform_B1 unless greedy.
+            same: for all nodes: key_BdK, rank_BC, choices_BCd, empty_B11K.
+            memory: for all nodes: keys and values of the slots, of each decoder block.
+            state: the choice before, as a token (B, 1, d); its rank (B, 1) with an imposed order, and
+                without one which choices are left, bool (B, 1 + K).
+            past: keys and values of the nodes before, of each decoder block.
+
+        Returns:
+            action_B1, logp_B1, and the state and past of the next node.
+        """
+        token_B1d, prior_B1K, due_B1, *uniform = node
+        key_BdK, rank_BC, choices_BCd, empty_B11K = same
+        previous_B1d, limit = state
+        token_B1d, so_far = token_B1d + previous_B1d, []
+        for block, slots, before in zip(self._decoders(), memory, past, strict=True):
+            token_B1d, keys_values = block(token_B1d, before, slots, None, empty_B11K)
+            so_far.append(keys_values)
+        imposed = self.shape.imposed_order
+        allowed_B1K = in_order(rank_BC[:, 1:], limit, due_B1) if imposed else limit[:, None, 1:]
+        logp_BC = self._log_probabilities(token_B1d, key_BdK, prior_B1K, allowed_B1K)[:, 0]
+        action_B1 = _draw(logp_BC, *uniform)
+        previous_B1d = choices_BCd.gather(1, action_B1[..., None].expand(-1, -1, choices_BCd.shape[2]))
+        limit = rank_BC.gather(1, action_B1) if imposed else limit.scatter(1, action_B1, 0)
+        return action_B1, logp_BC.gather(1, action_B1), (previous_B1d, limit), tuple(so_far)
 
     def evaluate(self, features: dict[str, Tensor], action_BM: Tensor) -> Evaluation:
         """Score known joint actions, all nodes at once: the training pass of `act`."""
@@ -190,11 +232,15 @@ class MAT(nn.Module):
         causal = torch.full((num_nodes, num_nodes), NO_LOGIT, device=action_BM.device).triu(1)
         for block in self._decoders():
             token_BMd, _ = block(
-                token_BMd, None, block.remember(encoding.slot_BKd), causal, encoding.empty_B11K
+                token_BMd,
+                block.no_past(encoding.slot_BKd),
+                block.remember(encoding.slot_BKd),
+                causal,
+                encoding.empty_B11K,
             )
         pointer = self._pointer(features, encoding.slot_BKd)
         if self.shape.imposed_order:
-            rank_BM = _with_idle(pointer.rank_BK, EMPTY).gather(1, action_BM)
+            rank_BM = F.pad(pointer.rank_BK, (1, 0), value=EMPTY).gather(1, action_BM)
             last_rank_BM = F.pad(rank_BM[:, :-1], (1, 0), value=-1)
             allowed_BMK = in_order(pointer.rank_BK, last_rank_BM, pointer.due_BM)
         else:
@@ -259,7 +305,7 @@ class MAT(nn.Module):
         """Log-probabilities of idle and slots 1..K, (B, Q, 1 + K)."""
         logit_BQK = torch.baddbmm(prior_BQK, self.pointer_query(token_BQd), key_BdK)
         logit_BQK = torch.where(allowed_BQK, logit_BQK, NO_LOGIT)
-        return _with_idle(logit_BQK, IDLE_LOGIT).log_softmax(-1)
+        return F.pad(logit_BQK, (1, 0), value=IDLE_LOGIT).log_softmax(-1)
 
 
 class _Act(nn.Module):
@@ -270,9 +316,22 @@ class _Act(nn.Module):
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """See `MAT.act`."""
         features = dict(zip(FEATURE_NAMES, inputs, strict=False))
         uniform_BM = inputs[len(FEATURE_NAMES)] if len(inputs) > len(FEATURE_NAMES) else None
         return tuple(self.network.act(features, uniform_BM))
+
+
+class _Step(nn.Module):
+    """`MAT.step`, likewise."""
+
+    def __init__(self, network: MAT) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Any) -> Any:
+        """See `MAT.step`."""
+        return self.network.step(*inputs)
 
 
 def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:
@@ -280,15 +339,10 @@ def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:
     return action_BM[..., None] == torch.arange(1, num_slots + 1, device=action_BM.device)
 
 
-def _with_idle(value_BK: Tensor, idle: float) -> Tensor:
-    """Values of the choices idle, slot 1..K from those of the slots, (..., 1 + K)."""
-    return F.pad(value_BK, (1, 0), value=idle)
-
-
-def _draw(logp_BC: Tensor, uniform_B: Tensor | None) -> Tensor:
-    """Sample by inverting the cumulative distribution, or take the likeliest."""
-    if uniform_B is None:
-        return logp_BC.argmax(1)
+def _draw(logp_BC: Tensor, uniform_B1: Tensor | None = None) -> Tensor:
+    """Sample by inverting the cumulative distribution, or take the likeliest; (B, 1)."""
+    if uniform_B1 is None:
+        return logp_BC.argmax(1, keepdim=True)
     cumulative_BC = logp_BC.exp().cumsum(1)
     # Scaled to the sum, which rounding may leave just under 1: a forbidden choice adds nothing to it.
-    return (cumulative_BC > (uniform_B * cumulative_BC[:, -1])[:, None]).int().argmax(1)
+    return (cumulative_BC > uniform_B1 * cumulative_BC[:, -1:]).int().argmax(1, keepdim=True)
