@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, SLOT_FEATURES
-from mara_ray.allocator.mat.network import MAT, NetworkShape
+from mara_ray.allocator.mat.network import MAT, MOST_TRACED, NetworkShape
 
 SIZES = [(4, 8), (3, 5), (8, 4), (1, 3), (2, 2)]  # nodes, slots
 
@@ -49,12 +49,13 @@ def test_rollout_and_training_log_probabilities_agree(imposed_order, num_nodes, 
 
 @pytest.mark.parametrize("imposed_order", [True, False])
 @pytest.mark.parametrize("greedy", [True, False])
-def test_the_traced_decision_is_the_plain_one(imposed_order, greedy):
+@pytest.mark.parametrize(("num_nodes", "num_slots"), [(3, 5), (MOST_TRACED + 2, 30)])
+def test_the_traced_decision_is_the_plain_one(imposed_order, greedy, num_nodes, num_slots):
     """For any number of rows after the first, and with weights that have changed since."""
     network = make_network(imposed_order)
     for num_rows in (1, 7, 30, 2):
-        features = make_features(num_rows, 3, 5, seed=num_rows)
-        uniform_BM = None if greedy else torch.rand(num_rows, 3)
+        features = make_features(num_rows, num_nodes, num_slots, seed=num_rows)
+        uniform_BM = None if greedy else torch.rand(num_rows, num_nodes)
         with torch.no_grad():
             network.pointer_query.weight.mul_(-1.1)
             plain = network.act(features, uniform_BM)

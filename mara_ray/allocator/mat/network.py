@@ -2,7 +2,7 @@
 
 Axis letters: B rows (one step of one episode each), M nodes, K slots, D features, d token width.
 `act` decodes node by node over cached keys and values; `evaluate` does the same for known actions in
-one teacher-forced pass. Both mask with `allowed_slots`, so that their log-probabilities agree. The
+one teacher-forced pass. Both score and mask with a `Pointer`, so that their log-probabilities agree. The
 logits are a pointer over the slot encodings, so K and M are free at inference.
 """
 
@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,11 @@ from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, RAN
 
 FEATURE_NAMES = ("slot", "node", "context", "rank", "serving")
 NO_LOGIT = -1e9
+IDLE_LOGIT = NO_LOGIT / 2  # next to a slot that may be chosen it has no probability, and else all of it
+EMPTY = 1 << 30  # later than any rank
 RANK_LOGIT_START = -3.0  # at the start, M places later in the urgency order is e^3 times less likely
 POINTER_GAIN_START = 0.05
+MOST_TRACED = 16  # nodes whose choices are traced together
 
 
 @dataclass(frozen=True)
@@ -71,27 +74,42 @@ class Evaluation(NamedTuple):
     value_B: Tensor
 
 
-def allowed_slots(rank_BK: Tensor, taken_BMK: Tensor, last_rank_BM: Tensor, spare_M: Tensor | None) -> Tensor:
-    """Which slots each node may choose, given the choices of the nodes before it.
+class Pointer(NamedTuple):
+    """What the choices are scored with, the same for act and evaluate.
+
+    Attributes:
+        key_BdK: keys of the slots, scaled.
+        prior_BMK: logits before the decoder has its say: urgency, and staying with the task served.
+        rank_BK: urgency rank, EMPTY for an empty slot.
+        due_BM: with an imposed order, the number of tasks less that of the nodes that follow.
+    """
+
+    key_BdK: Tensor
+    prior_BMK: Tensor
+    rank_BK: Tensor
+    due_BM: Tensor
+
+
+Call = Callable[..., Any]
+
+
+def _plainly(module: nn.Module, *inputs: Any) -> Any:
+    return module(*inputs)
+
+
+def in_order(rank_BK: Tensor, last_rank_BM: Tensor, due_BM: Tensor) -> Tensor:
+    """The slots a node may choose with an imposed order, bool (B, M, K); none where it must idle.
+
+    Increasing ranks, and no choice so late that fewer tasks than nodes would follow it.
 
     Args:
-        rank_BK: urgency rank, K for an empty slot.
-        taken_BMK: bool, slots chosen by earlier nodes.
-        last_rank_BM: rank chosen by the node before; -1 for the first node, K after an idle one.
-        spare_M: with an imposed order, how many nodes follow each node; None without one.
-
-    Returns:
-        bool (B, M, K); all False where the node must idle because no free task is left.
+        rank_BK: urgency rank, EMPTY for an empty slot.
+        last_rank_BM: rank chosen by the node before; -1 for the first node, K or EMPTY after an idle one.
+        due_BM: the number of tasks less that of the nodes that follow.
     """
-    rank_B1K, num_slots = rank_BK[:, None], rank_BK.shape[1]
-    allowed_BMK = (rank_B1K < num_slots) & ~taken_BMK
-    if spare_M is None:
-        return allowed_BMK
-    # Increasing ranks, and no choice so late that fewer tasks than nodes would follow it.
-    num_tasks_B1 = (rank_BK < num_slots).sum(1, keepdim=True)
-    tightest_BM = torch.minimum(num_tasks_B1, last_rank_BM + 2)
-    latest_BM = torch.maximum(num_tasks_B1 - spare_M, tightest_BM)
-    return allowed_BMK & (rank_B1K > last_rank_BM[..., None]) & (rank_B1K < latest_BM[..., None])
+    latest_BM = torch.maximum(due_BM, last_rank_BM + 2)
+    rank_B1K = rank_BK[:, None]
+    return (rank_B1K > last_rank_BM[..., None]) & (rank_B1K < latest_BM[..., None])
 
 
 class MAT(nn.Module):
@@ -100,7 +118,7 @@ class MAT(nn.Module):
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape, width = shape, shape.width
-        self._traced: dict[tuple[int, int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+        self._traced: dict[tuple[int, int, bool], Call] = {}
         self.slot_embedding = nn.Linear(SLOT_FEATURES, width)
         self.node_embedding = nn.Linear(NODE_FEATURES, width)
         self.context_embedding = nn.Linear(CONTEXT_FEATURES, width)
@@ -122,76 +140,114 @@ class MAT(nn.Module):
             self.slot_logit.weight[0, RANK_FEATURE] = RANK_LOGIT_START
 
     def decide(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
-        """`act` without gradients, traced once for each M and K: no Python between its operations.
+        """`act` without gradients, traced once for each M and K: little Python between its operations.
 
-        With few rows the time goes into calling operations; traced they take less than half of it.
+        With few rows the time goes into calling operations; traced they take less than half of it. To
+        trace the choices of many nodes takes seconds: above MOST_TRACED it is done for one of them.
         """
-        shape = (features["node"].shape[1], features["rank"].shape[1], uniform_BM is None)
-        inputs = [features[name] for name in FEATURE_NAMES] + ([] if uniform_BM is None else [uniform_BM])
-        with torch.inference_mode():
+        num_nodes, num_slots = features["node"].shape[1], features["rank"].shape[1]
+        shape = (num_nodes, num_slots, uniform_BM is None)
+
+        def traced(module: nn.Module, *inputs: Any) -> Any:
             if shape not in self._traced:
                 with warnings.catch_warnings():
                     # M and K become constants, as they should.
                     warnings.simplefilter("ignore", torch.jit.TracerWarning)
-                    self._traced[shape] = torch.jit.trace(_Act(self), tuple(inputs), check_trace=False)
-            return Decision(*self._traced[shape](*inputs))
+                    self._traced[shape] = torch.jit.trace(module, inputs, check_trace=False)
+            return self._traced[shape](*inputs)
 
-    def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None) -> Decision:
-        """Choose slots node by node: sampled with the given uniform numbers, or greedily without them."""
+        with torch.inference_mode():
+            if num_nodes > MOST_TRACED:
+                return self.act(features, uniform_BM, traced)
+            inputs = tuple(features[name] for name in FEATURE_NAMES)
+            return Decision(*traced(_Act(self), *inputs, *(() if uniform_BM is None else (uniform_BM,))))
+
+    def act(self, features: dict[str, Tensor], uniform_BM: Tensor | None, call: Call = _plainly) -> Decision:
+        """Choose slots node by node: sampled with the given uniform numbers, or greedily without them.
+
+        A node's step is run by `call(module, *inputs)`.
+        """
         encoding = self.encode(features)
-        rank_BK, num_slots = features["rank"], features["rank"].shape[1]
-        memory = [block.remember(encoding.slot_BKd) for block in self._decoders()]
-        choices_BCd, keys_BKd = self._choices(encoding.slot_BKd), self.pointer_key(encoding.slot_BKd)
-        urgency_BK = self.slot_logit(features["slot"])[..., 0]
-        past: list[tuple[Tensor, Tensor] | None] = [None] * len(memory)
-        previous_B1d = self.start_d.expand(rank_BK.shape[0], 1, -1)
-        taken_B1K = torch.zeros_like(rank_BK, dtype=torch.bool)[:, None]
-        last_rank_B1 = torch.full_like(rank_BK[:, :1], -1)
-        actions, logps = [], []
-        for node in range(num_nodes := encoding.node_BMd.shape[1]):
-            token_B1d = encoding.node_BMd[:, node : node + 1] + previous_B1d
-            for number, block in enumerate(self._decoders()):
-                token_B1d, past[number] = block(
-                    token_B1d, past[number], memory[number], None, encoding.empty_B11K
-                )
-            spare_1 = self._spare(num_nodes, rank_BK.device)
-            allowed_B1K = allowed_slots(
-                rank_BK, taken_B1K, last_rank_B1, None if spare_1 is None else spare_1[node : node + 1]
-            )
-            logp_BC = self._log_probabilities(
-                token_B1d, keys_BKd, allowed_B1K, urgency_BK, features["serving"][:, node : node + 1]
-            )[:, 0]
-            action_B1 = _draw(logp_BC, None if uniform_BM is None else uniform_BM[:, node])[:, None]
+        slot_BKd, pointer = encoding.slot_BKd, self._pointer(features, encoding.slot_BKd)
+        memory = tuple(block.remember(slot_BKd) for block in self._decoders())
+        past = tuple(block.no_past(slot_BKd) for block in self._decoders())
+        rank_BC = F.pad(pointer.rank_BK, (1, 0), value=EMPTY)
+        state = (
+            self.start_d.expand(slot_BKd.shape[0], 1, -1),
+            torch.full_like(rank_BC[:, :1], -1) if self.shape.imposed_order else rank_BC < EMPTY,
+        )
+        same = (pointer.key_BdK, rank_BC, self._choices(slot_BKd), encoding.empty_B11K)
+        own = [encoding.node_BMd, pointer.prior_BMK, pointer.due_BM]
+        own += [] if uniform_BM is None else [uniform_BM]
+        step, actions, logps = _Step(self), [], []
+        for node in zip(*(part.split(1, 1) for part in own), strict=True):
+            action_B1, logp_B1, state, past = call(step, node, same, memory, state, past)
             actions.append(action_B1)
-            logps.append(logp_BC.gather(1, action_B1))
-            previous_B1d = choices_BCd.gather(1, action_B1[..., None].expand(-1, -1, choices_BCd.shape[2]))
-            taken_B1K = taken_B1K | _is_slot(action_B1, num_slots)
-            last_rank_B1 = _rank_of(action_B1, rank_BK)
+            logps.append(logp_B1)
         return Decision(torch.cat(actions, 1), torch.cat(logps, 1), encoding.value_B)
+
+    def step(
+        self,
+        node: tuple[Tensor, ...],
+        same: tuple[Tensor, ...],
+        memory: tuple[Tensor, ...],
+        state: tuple[Tensor, Tensor],
+        past: tuple[Tensor, ...],
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], tuple[Tensor, ...]]:
+        """One node's choice, given those before; see `act`, whose loop this is.
+
+        Args:
+            node: of this node: token_B1d, prior_B1K, due_B1, and uniform_B1 unless greedy.
+            same: for all nodes: key_BdK, rank_BC, choices_BCd, empty_B11K.
+            memory: for all nodes: keys and values of the slots, of each decoder block.
+            state: the choice before, as a token (B, 1, d); its rank (B, 1) with an imposed order, and
+                without one which choices are left, bool (B, 1 + K).
+            past: keys and values of the nodes before, of each decoder block.
+
+        Returns:
+            action_B1, logp_B1, and the state and past of the next node.
+        """
+        token_B1d, prior_B1K, due_B1, *uniform = node
+        key_BdK, rank_BC, choices_BCd, empty_B11K = same
+        previous_B1d, limit = state
+        token_B1d, so_far = token_B1d + previous_B1d, []
+        for block, slots, before in zip(self._decoders(), memory, past, strict=True):
+            token_B1d, keys_values = block(token_B1d, before, slots, None, empty_B11K)
+            so_far.append(keys_values)
+        imposed = self.shape.imposed_order
+        allowed_B1K = in_order(rank_BC[:, 1:], limit, due_B1) if imposed else limit[:, None, 1:]
+        logp_BC = self._log_probabilities(token_B1d, key_BdK, prior_B1K, allowed_B1K)[:, 0]
+        action_B1 = _draw(logp_BC, *uniform)
+        previous_B1d = choices_BCd.gather(1, action_B1[..., None].expand(-1, -1, choices_BCd.shape[2]))
+        limit = rank_BC.gather(1, action_B1) if imposed else limit.scatter(1, action_B1, 0)
+        return action_B1, logp_BC.gather(1, action_B1), (previous_B1d, limit), tuple(so_far)
 
     def evaluate(self, features: dict[str, Tensor], action_BM: Tensor) -> Evaluation:
         """Score known joint actions, all nodes at once: the training pass of `act`."""
         encoding = self.encode(features)
-        rank_BK, (num_rows, num_nodes) = features["rank"], action_BM.shape
+        num_rows, num_nodes = action_BM.shape
         choices_BCd, width = self._choices(encoding.slot_BKd), self.shape.width
         chosen_BMd = choices_BCd.gather(1, action_BM[:, :-1, None].expand(-1, -1, width))
         token_BMd = encoding.node_BMd + torch.cat((self.start_d.expand(num_rows, 1, -1), chosen_BMd), 1)
         causal = torch.full((num_nodes, num_nodes), NO_LOGIT, device=action_BM.device).triu(1)
         for block in self._decoders():
             token_BMd, _ = block(
-                token_BMd, None, block.remember(encoding.slot_BKd), causal, encoding.empty_B11K
+                token_BMd,
+                block.no_past(encoding.slot_BKd),
+                block.remember(encoding.slot_BKd),
+                causal,
+                encoding.empty_B11K,
             )
-        chosen_BMK = _is_slot(action_BM, rank_BK.shape[1])
-        taken_BMK = F.pad(chosen_BMK.cumsum(1)[:, :-1], (0, 0, 1, 0)) > 0
-        last_rank_BM = F.pad(_rank_of(action_BM, rank_BK)[:, :-1], (1, 0), value=-1)
-        allowed_BMK = allowed_slots(rank_BK, taken_BMK, last_rank_BM, self._spare(num_nodes, rank_BK.device))
-        logp_BMC = self._log_probabilities(
-            token_BMd,
-            self.pointer_key(encoding.slot_BKd),
-            allowed_BMK,
-            self.slot_logit(features["slot"])[..., 0],
-            features["serving"],
-        )
+        pointer = self._pointer(features, encoding.slot_BKd)
+        if self.shape.imposed_order:
+            rank_BM = F.pad(pointer.rank_BK, (1, 0), value=EMPTY).gather(1, action_BM)
+            last_rank_BM = F.pad(rank_BM[:, :-1], (1, 0), value=-1)
+            allowed_BMK = in_order(pointer.rank_BK, last_rank_BM, pointer.due_BM)
+        else:
+            chosen_BMK = _is_slot(action_BM, pointer.rank_BK.shape[1])
+            taken_BMK = F.pad(chosen_BMK.cumsum(1)[:, :-1], (0, 0, 1, 0)) > 0
+            allowed_BMK = (pointer.rank_BK < EMPTY)[:, None] & ~taken_BMK
+        logp_BMC = self._log_probabilities(token_BMd, pointer.key_BdK, pointer.prior_BMK, allowed_BMK)
         return Evaluation(
             logp_BMC.gather(2, action_BM[..., None])[..., 0],
             -(logp_BMC.exp() * logp_BMC.clamp_min(-100)).sum(-1),
@@ -230,21 +286,26 @@ class MAT(nn.Module):
             self.idle_d[None], (0, 0, 0, slot_BKd.shape[1])
         )
 
-    def _spare(self, num_nodes: int, device: torch.device) -> Tensor | None:
-        if not self.shape.imposed_order:
-            return None
-        return torch.arange(num_nodes - 1, -1, -1, device=device)
+    def _pointer(self, features: dict[str, Tensor], slot_BKd: Tensor) -> Pointer:
+        """All of a choice's score and its limits that does not depend on the choices before."""
+        rank_BK, num_nodes = features["rank"], features["node"].shape[1]
+        active_BK = rank_BK < rank_BK.shape[1]
+        spare_M = torch.arange(num_nodes - 1, -1, -1, device=rank_BK.device)
+        urgency_B1K = self.slot_logit(features["slot"]).transpose(1, 2)
+        return Pointer(
+            self.pointer_key(slot_BKd).transpose(1, 2) / math.sqrt(self.shape.width),
+            urgency_B1K + self.stay_logit * _is_slot(features["serving"], rank_BK.shape[1]),
+            torch.where(active_BK, rank_BK, EMPTY),
+            active_BK.sum(1, keepdim=True) - spare_M,
+        )
 
     def _log_probabilities(
-        self, token_BQd: Tensor, keys_BKd: Tensor, allowed_BQK: Tensor, urgency_BK: Tensor, serving_BQ: Tensor
+        self, token_BQd: Tensor, key_BdK: Tensor, prior_BQK: Tensor, allowed_BQK: Tensor
     ) -> Tensor:
         """Log-probabilities of idle and slots 1..K, (B, Q, 1 + K)."""
-        logit_BQK = self.pointer_query(token_BQd) @ keys_BKd.transpose(1, 2) / math.sqrt(self.shape.width)
-        logit_BQK = logit_BQK + urgency_BK[:, None]
-        logit_BQK = logit_BQK + self.stay_logit * _is_slot(serving_BQ, urgency_BK.shape[1])
+        logit_BQK = torch.baddbmm(prior_BQK, self.pointer_query(token_BQd), key_BdK)
         logit_BQK = torch.where(allowed_BQK, logit_BQK, NO_LOGIT)
-        idle_BQ1 = torch.where(allowed_BQK.any(-1, keepdim=True), NO_LOGIT, 0.0)
-        return torch.cat((idle_BQ1, logit_BQK), -1).log_softmax(-1)
+        return F.pad(logit_BQK, (1, 0), value=IDLE_LOGIT).log_softmax(-1)
 
 
 class _Act(nn.Module):
@@ -255,9 +316,22 @@ class _Act(nn.Module):
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """See `MAT.act`."""
         features = dict(zip(FEATURE_NAMES, inputs, strict=False))
         uniform_BM = inputs[len(FEATURE_NAMES)] if len(inputs) > len(FEATURE_NAMES) else None
         return tuple(self.network.act(features, uniform_BM))
+
+
+class _Step(nn.Module):
+    """`MAT.step`, likewise."""
+
+    def __init__(self, network: MAT) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Any) -> Any:
+        """See `MAT.step`."""
+        return self.network.step(*inputs)
 
 
 def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:
@@ -265,15 +339,10 @@ def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:
     return action_BM[..., None] == torch.arange(1, num_slots + 1, device=action_BM.device)
 
 
-def _rank_of(action_BM: Tensor, rank_BK: Tensor) -> Tensor:
-    """The urgency rank of the chosen tasks; K for idle."""
-    return F.pad(rank_BK, (1, 0), value=rank_BK.shape[1]).gather(1, action_BM)
-
-
-def _draw(logp_BC: Tensor, uniform_B: Tensor | None) -> Tensor:
-    """Sample by inverting the cumulative distribution, or take the likeliest."""
-    if uniform_B is None:
-        return logp_BC.argmax(1)
+def _draw(logp_BC: Tensor, uniform_B1: Tensor | None = None) -> Tensor:
+    """Sample by inverting the cumulative distribution, or take the likeliest; (B, 1)."""
+    if uniform_B1 is None:
+        return logp_BC.argmax(1, keepdim=True)
     cumulative_BC = logp_BC.exp().cumsum(1)
     # Scaled to the sum, which rounding may leave just under 1: a forbidden choice adds nothing to it.
-    return (cumulative_BC > (uniform_B * cumulative_BC[:, -1])[:, None]).int().argmax(1)
+    return (cumulative_BC > uniform_B1 * cumulative_BC[:, -1:]).int().argmax(1, keepdim=True)
