@@ -151,7 +151,7 @@ def test_two_runners_share_the_episodes_of_one(toy_world):
                 )
         built.train()
         assert built.train()[ENV_RUNNER_RESULTS]["num_episodes"] == 6
-        sequences = built.env_runner_group.foreach_env_runner(lambda r: r._weights_seq_no)
+        sequences = built.env_runner_group.foreach_env_runner(lambda r: r.weights_seq_no)
         assert set(sequences) == {2}
     finally:
         built.stop()

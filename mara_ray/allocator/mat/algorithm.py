@@ -1,7 +1,7 @@
 """PPO for the Multi-Agent Transformer: RLlib's configuration, and the training of one policy.
 
 A killed training goes on from its last checkpoint (see `checkpoints`), and ends in the same bits; remote
-EnvRunners change only how fast the same episodes are played.
+EnvRunners change only how fast the same episodes are played, and so does the loss of one (see `ppo`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from mara_ray.allocator.mat.learner import CLIPPED_KEY, KL_KEY, MATLearner
 from mara_ray.allocator.mat.module import SHARED, module_of_node, module_spec
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights, save_weights
+from mara_ray.allocator.mat.ppo import SharedPPO
 from mara_ray.config import RunConfig
 from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import Report, silent
@@ -120,7 +121,7 @@ def build_algorithm(
         "table_directory": Path(table_directory),
         "training_seed": training_seed,
     }
-    settings: Any = PPOConfig()
+    settings: Any = PPOConfig(SharedPPO)
     settings = (
         settings.api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
         .environment(NodesEnv, env_config=env_config, disable_env_checking=True)
@@ -188,7 +189,7 @@ def synchronise(algorithm: Algorithm) -> None:
 
     def take(runner: BatchedEnvRunner) -> int:
         runner.set_state(ray.get(reference))
-        return runner._weights_seq_no
+        return runner.weights_seq_no
 
     sequences = algorithm.env_runner_group.foreach_env_runner(take)
     if set(sequences) != {weights[WEIGHTS_SEQ_NO]}:

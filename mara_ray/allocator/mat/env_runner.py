@@ -43,6 +43,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 
     All randomness is keyed by the seed, the number of the weights and that of the episode: a restored
     runner goes on as the old one would have, and several share the episodes that one would run.
+
+    Attributes:
+        share: which of the `num_shares` parts of an update's episodes it plays.
+        weights_seq_no: the number of the weights it holds, -1 before the first.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -50,7 +54,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         self.world = World.of_context(self.config.env_config)
         self._training_seed: int = self.config.env_config["training_seed"]
         self.env = self.world.batched()
-        self._weights_seq_no, self._calls = 0, 0
+        self.num_shares = max(1, self.num_workers)
+        self.share = max(1, self.worker_index or 1) - 1
+        self.weights_seq_no = -1
         self.make_module()
 
     def make_module(self) -> None:
@@ -69,10 +75,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         assert self.env is not None and self.module is not None
 
     def sample(self, **kwargs: Any) -> list[MultiAgentEpisode]:
-        """Run this runner's share of the update's episodes from start to end."""
+        """Run this runner's share of the update's episodes from start to end; again, they are the same."""
         workload, uniform_BTM, name = self.draw()
         episodes, reward_B = self._run(workload, uniform_BTM, name)
-        self._calls += 1
         num_episodes, num_steps, _ = uniform_BTM.shape
         steps = num_episodes * num_steps
         for name, value in (
@@ -95,7 +100,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
             the names of the episodes.
         """
         config, share = self.world.config, self._share()
-        path = (self._training_seed, self._weights_seq_no, self._calls)
+        path = (self._training_seed, self.weights_seq_no)
         num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
         workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
         rng = generator(config.seed, "allocator", "actions", *path)
@@ -114,7 +119,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         state: dict[str, Any] = {}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
-            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+            state[WEIGHTS_SEQ_NO] = self.weights_seq_no
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -122,9 +127,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         if COMPONENT_RL_MODULE not in state:
             return
         sequence = state.get(WEIGHTS_SEQ_NO, 0)
-        if sequence == 0 or sequence > self._weights_seq_no:
+        if sequence == 0 or sequence > self.weights_seq_no:
             self.module.set_state(state[COMPONENT_RL_MODULE])
-            self._weights_seq_no, self._calls = sequence, 0
+            self.weights_seq_no = sequence
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple, dict[str, Any]]:
         """How RLlib rebuilds the runner."""
@@ -136,12 +141,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
 
     def _share(self) -> slice:
         """Which of an update's episodes are this runner's."""
-        total, runners, number = (
-            self.world.config.allocator.episodes_per_update,
-            max(1, self.num_workers),
-            max(1, self.worker_index or 1) - 1,
-        )
-        return slice(total * number // runners, total * (number + 1) // runners)
+        total, number = self.world.config.allocator.episodes_per_update, self.share
+        return slice(total * number // self.num_shares, total * (number + 1) // self.num_shares)
 
     def _run(
         self, workload: Workload, uniform_BTM: np.ndarray, name: str
@@ -194,7 +195,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
                     {key: part[last] for key, part in features.items()},
                     {key: out[rows] for key, out in outputs.items()},
                     reward_R,
-                    self._weights_seq_no,
+                    self.weights_seq_no,
                 )
             )
         return episodes
