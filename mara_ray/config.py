@@ -165,11 +165,14 @@ class AllocatorConfig(Section):
         20, description="steps for which a decision is held while the tasks stay the same"
     )
     episodes_per_update: Positive = Field(96, description="full episodes sampled for one update")
+    rollouts_per_workload: Positive = Field(
+        8, description="of these episodes, how many share a workload: a baseline for one another"
+    )
     epochs: Positive = Field(4, description="passes over a batch per update")
     minibatch_rows: Positive = Field(1200, description="time-step rows of one minibatch")
-    learning_rate: PositiveFloat = Field(5e-3, description="Adam learning rate (eps 1e-5), falling to 0")
+    learning_rate: PositiveFloat = Field(3e-3, description="Adam learning rate (eps 1e-5), falling to 0")
     clip: PositiveFloat = Field(0.2, description="PPO ratio clip, per node")
-    gae_lambda: Probability = Field(0.8, description="lambda of the team GAE, a decision; gamma is 1")
+    gae_lambda: Probability = Field(0.95, description="lambda of the team GAE, a decision; gamma is 1")
     entropy_start: Annotated[float, Field(ge=0.0)] = Field(0.001, description="entropy weight, decayed to 0")
     value_weight: PositiveFloat = Field(0.5, description="weight of the (normalised) value loss")
     gradient_clip: PositiveFloat = Field(1.0, description="global gradient-norm clip")

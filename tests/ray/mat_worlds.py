@@ -19,6 +19,7 @@ TOY = (
     "allocator.num_heads=2",
     "allocator.updates=4",
     "allocator.episodes_per_update=6",
+    "allocator.rollouts_per_workload=2",
     "allocator.epochs=2",
     "allocator.minibatch_rows=64",
     "allocator.validate_every=2",

@@ -27,6 +27,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from mara_ray.allocator.mat.baseline import with_workload_baseline
 from mara_ray.allocator.mat.features import Features, encode
 from mara_ray.allocator.mat.module import SHARED, UNIFORM, feature_space, module_of_node
 from mara_ray.seeding import generator
@@ -57,6 +58,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         self.num_shares = max(1, self.num_workers)
         self.share = max(1, self.worker_index or 1) - 1
         self.weights_seq_no = -1
+        allocator = self.world.config.allocator
+        self._group_B = np.arange(allocator.episodes_per_update) // allocator.rollouts_per_workload
         self.make_module()
 
     def make_module(self) -> None:
@@ -99,10 +102,11 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
             The workload of B episodes; float32 (B, T, M) in [0, 1) to draw the actions with; a prefix for
             the names of the episodes.
         """
-        config, share = self.world.config, self._share()
+        config, share, group_B = self.world.config, self._share(), self._group_B
         path = (self._training_seed, self.weights_seq_no)
         num_episodes, num_steps = config.allocator.episodes_per_update, config.workload.episode_steps
-        workload = self.world.draw_training(num_episodes, "allocator", "workload", *path).take(share)
+        distinct = self.world.draw_training(group_B[-1] + 1, "allocator", "workload", *path)
+        workload = distinct.take(group_B[share])
         rng = generator(config.seed, "allocator", "actions", *path)
         uniform_BTM = rng.random((num_episodes, num_steps, config.simulator.num_nodes), np.float32)[share]
         name = "-".join(f"{part:06d}" for part in (*path, share.start))
@@ -140,9 +144,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         return [(COMPONENT_RL_MODULE, self.module)]
 
     def _share(self) -> slice:
-        """Which of an update's episodes are this runner's."""
-        total, number = self.world.config.allocator.episodes_per_update, self.share
-        return slice(total * number // self.num_shares, total * (number + 1) // self.num_shares)
+        """Which of an update's episodes are this runner's: whole workloads."""
+        num_workloads = int(self._group_B[-1]) + 1
+        ends = [num_workloads * number // self.num_shares for number in (self.share, self.share + 1)]
+        return slice(*np.searchsorted(self._group_B, ends).tolist())
 
     def _run(
         self, workload: Workload, uniform_BTM: np.ndarray, name: str
@@ -181,7 +186,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):
         outputs = {key: np.concatenate([out[key] for out in decided]) for key in decided[0]}
         scale = self.module[SHARED].value_scale
         value_R = scale.denormalise(torch.from_numpy(outputs[Columns.VF_PREDS]))
-        outputs[Columns.VF_PREDS] = value_R.numpy()
+        outputs[Columns.VF_PREDS] = with_workload_baseline(
+            value_R.numpy(), step_R, episode_R, reward_TB, self._group_B[self._share()]
+        )
         total_TB = np.concatenate((np.zeros((1, reward_TB.shape[1])), reward_TB.cumsum(0)))
         episodes = []
         for number in np.unique(episode_R):
