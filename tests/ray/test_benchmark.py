@@ -35,7 +35,8 @@ def test_every_figure_is_positive(toy_world):
     measured = asdict(measure(toy_config(), *toy_world, rounds=1))
     assert len(measured) == 8
     for name, value in measured.items():
-        assert np.isfinite(value) and value > 0, name
+        # The difference of two times, so briefly measured, may be negative by chance.
+        assert np.isfinite(value) and (value > 0 or name == "rllib_us_per_env_step"), name
 
 
 def test_remote_runners_are_refused(toy_world):
