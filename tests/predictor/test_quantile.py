@@ -122,9 +122,10 @@ def test_it_learns(predictor: QuantilePredictor, toy_bank: CurveBank) -> None:
     """Better than any constant share of the cap on curves it was not trained on."""
     for split in ("validation", "test"):
         ema_CL = toy_bank.ema_CL[toy_bank.rows("id", split)]
-        error = validation_error(predictor, ema_CL)  # type: ignore[arg-type]
+        error = validation_error(predictor, ema_CL, CONFIG.target_fractions)  # type: ignore[arg-type]
         shares = [Constant(share, predictor) for share in np.linspace(0, 1, 21)]
-        constants = [validation_error(constant, ema_CL) for constant in shares]  # type: ignore[arg-type]
+        fractions = CONFIG.target_fractions
+        constants = [validation_error(constant, ema_CL, fractions) for constant in shares]  # type: ignore[arg-type]
         assert error < 0.8 * min(constants)
 
 
@@ -137,7 +138,7 @@ def test_the_best_epoch_is_kept(toy_bank: CurveBank, monkeypatch: pytest.MonkeyP
     scores = iter((5.0, 3.0, 4.0))
     seen: list[str] = []
 
-    def scripted(candidate: QuantilePredictor, _: np.ndarray) -> float:
+    def scripted(candidate: QuantilePredictor, *_: object) -> float:
         seen.append(candidate.content_hash)
         return next(scores)
 
