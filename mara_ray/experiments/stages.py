@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import ray
 
-from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator, located_policies
+from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator
 from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
 from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import file_hash, hash_of, write_json, written_whole
@@ -79,7 +79,7 @@ def check_config(config: RunConfig) -> None:
             )
     if config.allocator.trained is not None:
         for name in policy_names(config):
-            MATAllocator.load(located_policies(config.allocator.trained) / name)
+            MATAllocator.load(config.allocator.trained / name)
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
     allocator, metrics = run.config.allocator, policy_metrics(run)
     if allocator.trained is not None:
         for name in policy_names(run.config):
-            policy = MATAllocator.load(located_policies(allocator.trained) / name)
+            policy = MATAllocator.load(allocator.trained / name)
             policy.save(run.folder("allocator") / name)
         return {"policies": len(metrics)}
     total = len(metrics) * allocator.updates
@@ -235,7 +235,7 @@ def predictor_settings(config: RunConfig) -> str:
 def policy_settings(config: RunConfig) -> str:
     """What the policies depend on: their training, or the bytes of those that were asked for."""
     if config.allocator.trained is not None:
-        folder = located_policies(config.allocator.trained)
+        folder = config.allocator.trained
         return hash_of([file_hash(folder / name / POLICY_WEIGHTS) for name in policy_names(config)])
     return config_parts("workload", "simulator", "allocator")(config)
 
