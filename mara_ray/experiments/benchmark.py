@@ -44,20 +44,21 @@ SETTING = (  # what is measured, unless it is overridden: B = 64, M = 4, K = 8, 
     "simulator.num_nodes=4",
     "simulator.num_slots=8",
 )
-ROUNDS = 12
+ROUNDS = 8
 STOCK_EPISODES = 4  # RLlib's own runner steps so many environments side by side
 STOCK_HIDDEN = [8]  # its module: one layer of so many units
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Speeds, each of the best round.
+    """Speeds, each the best that was measured.
 
     Attributes:
         bare_env_steps_per_s: simulator, features and network in a plain loop.
         runner_env_steps_per_s: `BatchedEnvRunner.sample`.
         runner_over_bare: the ratio of the two.
-        rllib_us_per_env_step: what RLlib and our glue to it add, microseconds an env-step.
+        rllib_us_per_env_step: what RLlib and our glue to it add, microseconds an env-step; as the difference
+            of two measurements it may come out below 0.
         stock_default_module_env_steps_per_s: RLlib's MultiAgentEnvRunner on `NodesEnv` with RLlib's default
             module, as small as it gets: `NodesEnv` shows other arrays than our transformer reads. Its
             episodes are of the lightest of the training loads only, so they ask for fewer decisions.
@@ -96,7 +97,7 @@ def measure(
         config: the run's configuration, without remote EnvRunners.
         bank_path: the curves.
         table_directory: their forecasts.
-        rounds: times that everything is measured; the best counts.
+        rounds: times that everything is measured twice; the best counts.
         report: called after each round.
 
     Raises:
@@ -113,17 +114,18 @@ def measure(
         weights = runner.get_state()
         episodes = runner.sample()  # the first pass also traces the network
         minibatches = lay_out(algorithm, config.allocator, episodes)
-        best = {name: float("inf") for name in ("bare", "runner", "stock", "bare_learner", "learner")}
+        work: dict[str, Callable[[], float]] = {
+            "bare": lambda: seconds_of(lambda: play_bare(runner)),
+            "runner": lambda: seconds_of(runner.sample),
+            "stock": lambda: seconds_of_step(stock),
+            "bare_learner": lambda: seconds_of(lambda: learn_bare(config, minibatches)),
+            "learner": lambda: seconds_of(lambda: learn(algorithm, episodes)),
+        }
+        best = dict.fromkeys(work, float("inf"))
         for number in range(rounds):
-            runner.set_state(weights)  # of number 0: the next episodes are the first again
-            seconds = {
-                "bare": seconds_of(lambda: play_bare(runner)),
-                "runner": seconds_of(runner.sample),
-                "stock": seconds_of_step(stock),
-                "bare_learner": seconds_of(lambda: learn_bare(config, minibatches)),
-                "learner": seconds_of(lambda: learn(algorithm, episodes)),
-            }
-            best = {name: min(best[name], value) for name, value in seconds.items()}
+            for name in (*work, *reversed(work)):  # there and back: neither of two always follows the other
+                runner.set_state(weights)  # of number 0: the next episodes are the first again
+                best[name] = min(best[name], work[name]())
             report(number + 1, rounds, "rounds")
     finally:
         algorithm.stop()
