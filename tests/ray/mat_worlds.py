@@ -9,6 +9,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent
 from tests.conftest import make_toy_bank
 
+OUTPUTS = ("policy.safetensors", "policy.json", "metrics.jsonl")
 TOY = (
     "workload.episode_steps=80",
     "workload.window_steps=40",
@@ -40,15 +41,15 @@ def write_toy_world(directory: Path, config: RunConfig) -> tuple[Path, Path]:
     return bank_path, table_directory
 
 
-def train_in_this_process(world: Path, directory: Path) -> None:
+def train_in_this_process(world: Path, directory: Path, num_env_runners: int) -> None:
     """The body of the process that a test kills: says each update on standard output."""
     import ray
 
     from mara_ray.allocator.mat.algorithm import train_policy
 
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1 + num_env_runners, include_dashboard=False, log_to_driver=False)
     train_policy(
-        toy_config(),
+        toy_config(f"allocator.num_env_runners={num_env_runners}"),
         "wls",
         0,
         world / "bank.parquet",
@@ -59,4 +60,4 @@ def train_in_this_process(world: Path, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    train_in_this_process(Path(sys.argv[1]), Path(sys.argv[2]))
+    train_in_this_process(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
