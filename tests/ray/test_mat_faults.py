@@ -11,10 +11,11 @@ from ray import cloudpickle
 
 from mara_ray.allocator.mat import algorithm as training
 from mara_ray.progress import silent
-from tests.ray.mat_worlds import OUTPUTS, toy_config, write_toy_world
+from tests.ray.mat_worlds import OUTPUTS, kill_after_update, start_training, toy_config, write_toy_world
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
+OVERRIDES = ("allocator.num_env_runners=2", "allocator.updates=5")
 RESTART_S = 60
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the runners cannot import a test
 
@@ -32,7 +33,7 @@ def local_ray():
 
 
 def train(toy_world, directory, report=silent):
-    config = toy_config("allocator.num_env_runners=2", "allocator.updates=5")
+    config = toy_config(*OVERRIDES)
     training.train_policy(config, "wls", 0, *toy_world, directory, report)
     return {name: (directory / name).read_bytes() for name in OUTPUTS}
 
@@ -43,6 +44,12 @@ def undisturbed(toy_world, tmp_path_factory):
 
 
 def test_a_training_with_two_runners_is_the_same_again(toy_world, tmp_path, undisturbed):
+    assert train(toy_world, tmp_path) == undisturbed
+
+
+def test_a_killed_training_with_two_runners_resumes_to_the_same_bits(toy_world, tmp_path, undisturbed):
+    kill_after_update(3, start_training(toy_world[0].parent, tmp_path, *OVERRIDES))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
     assert train(toy_world, tmp_path) == undisturbed
 
 
