@@ -1,5 +1,7 @@
 """A toy world on disk for the tests that train a transformer: short curves, short episodes."""
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent
 from tests.conftest import make_toy_bank
 
+OUTPUTS = ("policy.safetensors", "policy.json", "metrics.jsonl")
 TOY = (
     "workload.episode_steps=80",
     "workload.window_steps=40",
@@ -41,15 +44,33 @@ def write_toy_world(directory: Path, config: RunConfig) -> tuple[Path, Path]:
     return bank_path, table_directory
 
 
-def train_in_this_process(world: Path, directory: Path) -> None:
-    """The body of the process that a test kills: says each update on standard output."""
+def start_training(world: Path, directory: Path, *overrides: str) -> subprocess.Popen:
+    """Train in another process, which says each update on standard output."""
+    command = [sys.executable, "-m", "tests.ray.mat_worlds", str(world), str(directory), *overrides]
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root, start_new_session=True
+    )
+
+
+def kill_after_update(number: int, process: subprocess.Popen) -> None:
+    for line in process.stdout:
+        if line.split() == ["update", str(number)]:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "it was still at work"
+
+
+def train_in_this_process(world: Path, directory: Path, config: RunConfig) -> None:
     import ray
 
     from mara_ray.allocator.mat.algorithm import train_policy
 
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    num_cpus = 1 + config.allocator.num_env_runners
+    ray.init("local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False)
     train_policy(
-        toy_config(),
+        config,
         "wls",
         0,
         world / "bank.parquet",
@@ -60,4 +81,4 @@ def train_in_this_process(world: Path, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    train_in_this_process(Path(sys.argv[1]), Path(sys.argv[2]))
+    train_in_this_process(Path(sys.argv[1]), Path(sys.argv[2]), toy_config(*sys.argv[3:]))

@@ -1,7 +1,8 @@
 """PPO for the Multi-Agent Transformer: RLlib's configuration, and the training of one policy.
 
-A killed training goes on from its last checkpoint (see `checkpoints`), and ends in the same bits; remote
-EnvRunners change only how fast the same episodes are played, and so does the loss of one (see `ppo`).
+A killed training goes on from its last checkpoint (see `checkpoints`), and ends in the same bits; so does
+one that loses EnvRunners (see `ppo`). Their number changes how fast the same episodes are played, and in
+how large batches, which the last bits depend on.
 """
 
 from __future__ import annotations
