@@ -26,6 +26,13 @@ Rival = Literal["power", "laira", "quantile", "hazard", "fm_prior"]  # of flow m
 TARGET_RANGE = (0.1, 1.05)  # of targets, as fractions of a curve's log-drop; chosen by `mara calibrate`
 
 
+def target_levels(least: float) -> tuple[float, ...]:
+    """Fractions of the log-drop from `least` to the greatest of `TARGET_RANGE`, .05 apart."""
+    return tuple(
+        round(least + 0.05 * level, 2) for level in range(1 + round((TARGET_RANGE[1] - least) / 0.05))
+    )
+
+
 class Section(BaseModel):
     """Base of every section: immutable, and closed to unknown keys."""
 
@@ -115,7 +122,7 @@ class WorkloadConfig(Section):
         "cut", description="deadlines after T: cut at T, or the task never comes and is not counted"
     )
     target_fractions: tuple[PositiveFloat, ...] = Field(
-        tuple(round(TARGET_RANGE[0] + 0.05 * level, 2) for level in range(20)),
+        target_levels(TARGET_RANGE[0]),
         description="fractions of a curve's log-drop a target is drawn from; over 1 is never reached",
     )
 

@@ -40,10 +40,8 @@ def play_bare(runner: BatchedEnvRunner) -> tuple[list[tuple[Any, ...]], np.ndarr
     env.reset(workload)
     for step in range(uniform_BTM.shape[1]):
         rows, observation = env.observe()
-        features, action_RM = (
-            encode(at_rows(observation, rows)),
-            np.empty((0, uniform_BTM.shape[2]), np.int64),
-        )
+        features = encode(at_rows(observation, rows))
+        action_RM = np.empty((0, uniform_BTM.shape[2]), np.int64)
         if len(rows):
             tensors = {name: torch.from_numpy(part) for name, part in features.items()}
             decision = network.decide(tensors, torch.from_numpy(uniform_BTM[rows, step]))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mara_ray.allocator.methods import method_named
-from mara_ray.config import RunConfig
+from mara_ray.config import RunConfig, target_levels
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.rollout import rollout
 from mara_ray.evaluation.stats import Outcomes, draw_resampling, interval
@@ -25,7 +25,7 @@ from mara_ray.workload.episodes import draw_workload
 
 METHODS = ("lara", "edf", "fifo")
 WINDOWS = (100, 125, 150, 175, 200, 250)  # D0
-LEAST_FRACTIONS = (0.1, 0.2, 0.3, 0.4)  # of the log-drop; the greatest is 1.05
+LEAST_FRACTIONS = (0.1, 0.2, 0.3, 0.4)  # of the log-drop; see `target_levels`
 LOADS = (0.04, 0.05, 0.06, 0.07)
 WANTED = 55.0  # percent of tasks that LARA finishes at the first load
 EPISODES = 240
@@ -47,7 +47,7 @@ def play_settings(config: RunConfig, bank: CurveBank, report: Report) -> pd.Data
     settings = list(product(LEAST_FRACTIONS, WINDOWS))
     rows = []
     for number, (least, window) in enumerate(settings):
-        fractions = tuple(np.round(np.arange(least, 1.051, 0.05), 2).tolist())
+        fractions = target_levels(least)
         workload_config = config.workload.model_copy(
             update={"window_steps": window, "target_fractions": fractions}
         )

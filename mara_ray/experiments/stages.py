@@ -62,24 +62,26 @@ def check_config(config: RunConfig) -> None:
                 f"{origin}: no curve is of set {set_name!r}; add some, or drop the set from evaluation.sets"
             )
     for name in config.evaluation.methods:
+        _check_forecast("evaluation.methods", name, config)
         if method_named(name).make is None and name not in config.allocator.policies:
             raise UserError(
                 f"evaluation.methods: {name!r} needs a trained policy; add it to allocator.policies"
             )
     for name in config.allocator.policies:
+        _check_forecast("allocator.policies", name, config)
         if method_named(name).make is not None:
             raise UserError(
                 f"allocator.policies: {name!r} is a rule, and nothing of it is trained; leave it out"
             )
-    for name in (*config.evaluation.methods, *config.allocator.policies):
-        forecast = method_named(name).forecast
-        if forecast not in ("fm", "wls", "oracle", *config.evaluation.rivals):
-            raise UserError(
-                f"evaluation.methods: {name!r} needs forecasts of {forecast!r}; add it to evaluation.rivals"
-            )
     if config.allocator.trained is not None:
         for name in policy_names(config):
             MATAllocator.load(config.allocator.trained / name)
+
+
+def _check_forecast(field: str, name: str, config: RunConfig) -> None:
+    forecast = method_named(name).forecast
+    if forecast not in ("fm", "wls", "oracle", *config.evaluation.rivals):
+        raise UserError(f"{field}: {name!r} needs forecasts of {forecast!r}; add it to evaluation.rivals")
 
 
 def make_curves(run: Run, report: Report) -> dict[str, Any]:

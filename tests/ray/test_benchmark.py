@@ -4,7 +4,6 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-import ray
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
@@ -14,21 +13,9 @@ from mara_ray.allocator.mat.module import SHARED
 from mara_ray.errors import UserError
 from mara_ray.experiments.bare_loops import lay_out, play_bare, ppo_loss
 from mara_ray.experiments.benchmark import measure
-from tests.ray.mat_worlds import toy_config, write_toy_world
+from tests.ray.mat_worlds import toy_config
 
-pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module")
-def toy_world(tmp_path_factory):
-    return write_toy_world(tmp_path_factory.mktemp("world"), toy_config())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def local_ray():
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("local_ray")]
 
 
 def test_every_figure_is_there(toy_world):

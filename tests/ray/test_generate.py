@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,14 @@ import psutil
 import pytest
 import ray
 
-from mara_ray.config import ClusterConfig, CurvesConfig
+from mara_ray.config import CurvesConfig
 from mara_ray.curves import candidates, generate
 from mara_ray.curves.bank import CurveBank, smooth
 from mara_ray.curves.training import LearningTask
 from mara_ray.errors import MachineError, UserError
-from mara_ray.experiments.cluster import connect
 from mara_ray.progress import silent
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("local_ray")]
 
 CONFIG = CurvesConfig(
     configurations={"img_mlp": 5, "rl_cartpole_ppo": 1},
@@ -55,15 +53,8 @@ def run_with_one_worker(directory: Path, dies_at: int) -> int:
     return subprocess.run([sys.executable, "-c", ONE_WORKER, *arguments]).returncode
 
 
-@pytest.fixture(scope="module", autouse=True)
-def two_workers() -> Iterator[None]:
-    connect(ClusterConfig(num_cpus=2))
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture(scope="module")
-def made(two_workers: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bank made without interruption by two workers."""
     directory = tmp_path_factory.mktemp("made")
     generate.generate_bank(CONFIG, SEED, directory, silent)

@@ -6,30 +6,17 @@ import sys
 import time
 
 import pytest
-import ray
 from ray import cloudpickle
 
 from mara_ray.allocator.mat import algorithm as training
 from mara_ray.progress import silent
-from tests.ray.mat_worlds import OUTPUTS, kill_after_update, start_training, toy_config, write_toy_world
+from tests.ray.mat_worlds import OUTPUTS, kill_after_update, start_training, toy_config
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 
 OVERRIDES = ("allocator.num_env_runners=2", "allocator.updates=5")
 RESTART_S = 60
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the runners cannot import a test
-
-
-@pytest.fixture(scope="module")
-def toy_world(tmp_path_factory):
-    return write_toy_world(tmp_path_factory.mktemp("world"), toy_config())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def local_ray():
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 def train(toy_world, directory, report=silent):

@@ -16,21 +16,9 @@ from mara_ray.allocator.mat.env_runner import COMPLETED
 from mara_ray.allocator.mat.module import SHARED, ValueScale
 from mara_ray.errors import UserError
 from mara_ray.simulator.env import NodesEnv, World, agent_names
-from tests.ray.mat_worlds import toy_config, write_toy_world
+from tests.ray.mat_worlds import toy_config
 
-pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module")
-def toy_world(tmp_path_factory):
-    return write_toy_world(tmp_path_factory.mktemp("world"), toy_config())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def local_ray():
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("local_ray")]
 
 
 @pytest.fixture(scope="module")

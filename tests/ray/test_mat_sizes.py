@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import ray
 
 from mara_ray.allocator.mat.algorithm import train_policy
 from mara_ray.allocator.mat.policy import MATAllocator
@@ -25,14 +24,10 @@ def world_config(num_nodes):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(local_ray, tmp_path_factory):
     directory = tmp_path_factory.mktemp("world")
     paths = write_toy_world(directory, world_config(4))
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        train_policy(world_config(4), "wls", 0, *paths, directory / "policy")
-    finally:
-        ray.shutdown()
+    train_policy(world_config(4), "wls", 0, *paths, directory / "policy")
     return paths, directory / "policy"
 
 

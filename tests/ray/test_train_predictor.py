@@ -8,23 +8,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-import ray
 
 from mara_ray.artifacts import file_hash
-from mara_ray.config import ClusterConfig, PredictorConfig
+from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
-from mara_ray.experiments.cluster import connect
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.train import train_predictor
 from mara_ray.progress import silent
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 
 CONFIG = PredictorConfig(encoder_width=12, velocity_width=24, epochs=20, batch_curves=4)
 OUTPUTS = ("weights.safetensors", "predictor.json", "metrics.jsonl")
@@ -45,13 +42,6 @@ connect(ClusterConfig(num_cpus=2))
 config = PredictorConfig.model_validate_json(sys.argv[3])
 train_predictor(config, CurveBank.read(Path(sys.argv[1])), 0, Path(sys.argv[2]), die)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def local_ray() -> Iterator[None]:
-    connect(ClusterConfig(num_cpus=2))
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")
