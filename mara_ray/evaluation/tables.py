@@ -60,9 +60,9 @@ LABELS = {
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Methods, levels or sets in the order that they are shown in; a sorted JSON file has lost it."""
+    """Methods, levels, sets or pairs in the order that they are shown in; a sorted JSON file has lost it."""
     places = {name: place for place, name in enumerate(LABELS)}
-    return sorted(names, key=lambda name: places.get(name, len(places)))
+    return sorted(names, key=lambda name: [places.get(part, len(places)) for part in name.split("-")])
 
 
 def label(name: str) -> str:

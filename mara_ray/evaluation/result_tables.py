@@ -1,0 +1,215 @@
+"""The tables of results, each made once; `report` shows them as HTML and `markdown` as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mara_ray.evaluation.diagnostics import MEASURES
+from mara_ray.evaluation.findings import MINUS, established, points
+from mara_ray.evaluation.tables import CHAMPION, MEAN, OPTIMUM, REFERENCE, in_order, label
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value.
+
+    Attributes:
+        value: as it is read.
+        interval: its 95 % interval, or nothing.
+        claim: it is a difference that may be claimed, see `findings.established`.
+    """
+
+    value: str = ""
+    interval: str = ""
+    claim: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A name and its cells; reference levels are told apart from what can be had."""
+
+    name: str
+    cells: Sequence[Cell]
+    reference: bool = False
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table with its heading, the names of its columns (that of the rows' names first) and how to read it."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Row]
+    note: str = ""
+
+
+def brackets(bounds: Sequence[float], form: str = ".1f") -> str:
+    """An interval as it stands in a cell."""
+    return "[" + ", ".join(f"{bound:{form}}" for bound in bounds).replace("-", MINUS) + "]"
+
+
+def level_cell(cell: Mapping[str, Any]) -> Cell:
+    """A completion rate."""
+    return Cell(f"{cell['completion']:.1f}", brackets(cell["ci"]))
+
+
+def difference_cell(cell: Mapping[str, Any]) -> Cell:
+    """A difference of completion rates."""
+    return Cell(points(cell["points"]), brackets(cell["ci"], "+.1f"), established(cell))
+
+
+def sets_of(summary: Mapping[str, Any]) -> list[str]:
+    """The sets of a summary and their mean."""
+    return in_order(next(iter(summary["methods"].values())))
+
+
+def completion(summary: Mapping[str, Any]) -> ResultTable:
+    """Completion of every method and reference level by set, MARA's lead, and the gap closed."""
+    sets, with_champion = sets_of(summary), CHAMPION in summary["methods"]
+    rows = []
+    for group in ("methods", "bounds"):
+        for name in in_order(summary[group]):
+            cells = [level_cell(summary[group][name][s]) for s in sets]
+            if with_champion:
+                lead = summary["differences"].get(f"{CHAMPION}-{name}", {}).get(MEAN)
+                cells.append(difference_cell(lead) if lead else Cell())
+            rows.append(Row(label(name), [*cells, _gap(summary, name)], group == "bounds"))
+    leads = [f"{label(CHAMPION)}'s lead, mean"] if with_champion else []
+    note = (
+        f"Tasks finished on time in %, at load p = {summary['load']:g}, with 95 % intervals."
+        f" {_episodes(summary)}. Reference levels use what no scheduler can know. Gap closed: how much of the"
+        f" way from {label(REFERENCE)} to the {label(OPTIMUM)}, on the mean."
+    )
+    head = ["method", *map(label, sets), *leads, "gap closed"]
+    return ResultTable(f"Completion at p = {summary['load']:g}", head, rows, note)
+
+
+def _episodes(summary: Mapping[str, Any]) -> str:
+    episodes = summary["episodes"]
+    counts = ", ".join(f"{episodes[s]} {label(s)}" for s in sets_of(summary) if s in episodes)
+    return (
+        f"{counts} episodes from {episodes['roots']} workload roots; {episodes['training_seeds']} training"
+        " seed(s) of each learned method"
+    )
+
+
+def _gap(summary: Mapping[str, Any], method: str) -> Cell:
+    share = summary["gap_closed"].get(method, {}).get(MEAN)
+    if share is None:
+        return Cell()
+    ends = [100 * end for end in summary["gap_closed_ci"][method][MEAN]]
+    return Cell(f"{100 * share:.0f} %".replace("-", MINUS), brackets(ends, ".0f"))
+
+
+def differences(summary: Mapping[str, Any]) -> ResultTable:
+    """Paired differences by set, with the p values of the mean."""
+    sets, rows = sets_of(summary), []
+    for pair in in_order(summary["differences"]):
+        by_set = summary["differences"][pair]
+        cells = [difference_cell(by_set[s]) for s in sets]
+        cells += [Cell(f"{by_set[MEAN][key]:.4f}") for key in ("p", "p_holm")]
+        rows.append(Row(pair_label(pair), cells))
+    note = (
+        "Points of completion, paired on the same episodes. Bold: the interval leaves out 0 and Holm's p is"
+        " under 0.05. The p values shown are those of the mean."
+    )
+    head = ["difference in points", *map(label, sets), "p", "Holm's p"]
+    return ResultTable(f"Differences at p = {summary['load']:g}", head, rows, note)
+
+
+def pair_label(pair: str) -> str:
+    """`mara-lara` as people read it."""
+    first, second = pair.split("-")
+    return f"{label(first)} {MINUS} {label(second)}"
+
+
+def by_load(summaries: Mapping[str, Mapping[str, Any]]) -> ResultTable:
+    """Mean completion of every method by load, with the gap closed."""
+    first = next(iter(summaries.values()))
+    rows = []
+    for group in ("methods", "bounds"):
+        for name in in_order(first[group]):
+            cells = [_level_and_gap(summary, group, name) for summary in summaries.values()]
+            rows.append(Row(label(name), cells, group == "bounds"))
+    note = (
+        "Tasks finished on time in %, mean over the sets, with 95 % intervals; then the share of the way from"
+        f" {label(REFERENCE)} to the {label(OPTIMUM)}. Everything was trained at p = {first['load']:g} or"
+        " thereabouts, see the configuration."
+    )
+    return ResultTable("Completion by load", ["method", *_loads(summaries)], rows, note)
+
+
+def _loads(summaries: Iterable[str]) -> list[str]:
+    return [f"p = {load}" for load in summaries]
+
+
+def _level_and_gap(summary: Mapping[str, Any], group: str, name: str) -> Cell:
+    cell, gap = level_cell(summary[group][name][MEAN]), _gap(summary, name)
+    return Cell(cell.value, f"{cell.interval}; {gap.value}" if gap.value else cell.interval)
+
+
+def differences_by_load(summaries: Mapping[str, Mapping[str, Any]]) -> ResultTable:
+    """Mean differences by load."""
+    pairs = in_order(next(iter(summaries.values()))["differences"])
+    rows = [
+        Row(pair_label(pair), [difference_cell(s["differences"][pair][MEAN]) for s in summaries.values()])
+        for pair in pairs
+    ]
+    note = "Points of completion, mean over the sets; bold as above, with Holm's correction within a load."
+    return ResultTable("Differences by load", ["difference in points", *_loads(summaries)], rows, note)
+
+
+def diagnostics(summary: Mapping[str, Any]) -> ResultTable:
+    """How the methods work the pool."""
+    found = summary["diagnostics"]
+    rows = [
+        Row(label(name), [Cell(f"{found[name][m]['mean']:.1f}", brackets(found[name][m]["ci"])) for m in MEASURES])
+        for name in in_order(found)
+    ]  # fmt: skip
+    head = ["method", *(name for name, _ in MEASURES.values())]
+    note = f"At p = {summary['load']:g}: means over episodes, sets weighted equally, with 95 % intervals."
+    return ResultTable("How the methods work the pool", head, rows, note)
+
+
+def switching(margins: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """Leads over LARA as a node that changes its task loses steps.
+
+    Args:
+        margins: rows as `experiments.margins` writes them.
+    """
+    cells = {(m["method"], m["value"]): m for m in margins if m["setting"] == "switch_cost"}
+    costs = sorted({value for _, value in cells})
+    rows = [
+        Row(label(name), [_margin(cells[name, cost]) for cost in costs])
+        for name in in_order({name for name, _ in cells})
+        if name != REFERENCE
+    ]
+    note = (
+        f"Points over {label(REFERENCE)}, which pays the costs, too; mean over the sets, with 95 % intervals."
+    )
+    head = [f"lead over {label(REFERENCE)}", *(f"{cost:g} steps a switch" for cost in costs)]
+    return ResultTable("Leads when switching costs", head, rows, note)
+
+
+def _margin(margin: Mapping[str, Any]) -> Cell:
+    return Cell(points(margin["points"]), brackets((margin["low"], margin["high"]), "+.1f"))
+
+
+def stress(played: Mapping[str, Mapping[str, float]]) -> ResultTable:
+    """Tasks finished in the stress test.
+
+    Args:
+        played: by method the mean, "lowest" and "highest" number "completed", and the "tasks".
+    """
+    rows = [
+        Row(label(name), [Cell(f"{played[name][key]:.1f}") for key in ("completed", "lowest", "highest")])
+        for name in in_order(played)
+    ]
+    tasks = next(iter(played.values()))["tasks"]
+    note = (
+        f"Of {tasks:g} tasks that are all there at the start; those that nobody can finish stand in front."
+        " Over the episodes and training seeds."
+    )
+    return ResultTable("The stress test", ["method", "tasks finished, mean", "lowest", "highest"], rows, note)
