@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from mara_ray import __version__, progress
 from mara_ray.commands.comparison import comparison_app
 from mara_ray.commands.curves import curves_app
+from mara_ray.commands.dashboards import dashboards_app
 from mara_ray.commands.options import (
     Force,
     Json,
@@ -23,12 +23,15 @@ from mara_ray.commands.options import (
     show_path,
 )
 from mara_ray.commands.predictor import predictor_app
+from mara_ray.commands.sweep import sweep_app
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
+app.add_typer(sweep_app)
+app.add_typer(dashboards_app)
 app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")
@@ -71,30 +74,6 @@ def report(
     """Write the self-contained report.html."""
     done = do_stages("report", preset, set_, out, force)
     show_path("report", done.directory / "report.html", as_json)
-
-
-@app.command()
-def sweep(
-    grid: Annotated[Path, typer.Argument(help="A YAML file as in tune_configs/.")],
-    out: Annotated[Path | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
-    num_cpus: Annotated[
-        int | None, typer.Option(help="CPUs of a private Ray; all cores if not given.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials only.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Run a grid of trainings under Ray Tune; run again, it goes on where it was."""
-    from mara_ray.experiments.ablation import read_ablation, run_ablation, trials_of
-
-    ablation = read_ablation(grid)
-    if dry_run:
-        for trial in trials_of(ablation):
-            print(f"{trial['setting']} = {trial['value']:g}")
-        return
-    directory = out or Path("runs") / f"sweep-{ablation.name}"
-    rows = run_ablation(ablation, directory, num_cpus)
-    print(rows.to_json(orient="records") if as_json else rows.round(3).to_string(index=False))
-    progress.say(f"results: {directory / 'results.parquet'}")
 
 
 @app.command()

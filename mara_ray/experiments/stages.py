@@ -21,7 +21,7 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
-from mara_ray.experiments.cluster import connect, wait_for
+from mara_ray.experiments.cluster import ANYWHERE, connect, wait_for
 from mara_ray.experiments.comparison import (
     all_cells,
     compare_cell,
@@ -32,7 +32,7 @@ from mara_ray.experiments.comparison import (
     read_bank,
     workload_path,
 )
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
@@ -153,7 +153,7 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
     return {"workloads": len(cells), "tasks": tasks}
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
 def _train_policy(run: Run, name: str, training_seed: int) -> None:
     from mara_ray.allocator.mat.algorithm import train_policy
 
@@ -242,11 +242,6 @@ def policy_settings(config: RunConfig) -> str:
     return config_parts("workload", "simulator", "allocator")(config)
 
 
-def no_metrics(run: Run) -> dict[str, Path]:
-    """A stage without a metrics file."""
-    return {}
-
-
 def predictor_metrics(run: Run) -> dict[str, Path]:
     """The predictor's metrics file."""
     return {"fm": run.folder("predictor") / "metrics.jsonl"}
@@ -277,6 +272,7 @@ STAGES = (
         outputs=files("curves/bank.parquet"),
         metrics=no_metrics,
         work=make_curves,
+        product="bank",
     ),
     Stage(
         name="predictor",
@@ -285,6 +281,7 @@ STAGES = (
         outputs=files("predictor/weights.safetensors", "predictor/predictor.json"),
         metrics=predictor_metrics,
         work=make_predictor,
+        product="predictor",
     ),
     Stage(
         name="forecasts",
@@ -293,6 +290,7 @@ STAGES = (
         outputs=forecast_files,
         metrics=no_metrics,
         work=make_forecasts,
+        product="forecasts",
     ),
     Stage(
         name="workloads",
@@ -301,6 +299,7 @@ STAGES = (
         outputs=lambda config: tuple(f"workloads/{cell.name}.npz" for cell in all_cells(config)),
         metrics=no_metrics,
         work=make_workloads,
+        product="workloads",
     ),
     Stage(
         name="allocator",
@@ -309,6 +308,7 @@ STAGES = (
         outputs=policy_files,
         metrics=policy_metrics,
         work=make_policies,
+        product="policy",
     ),
     Stage(
         name="evaluation",
@@ -317,6 +317,7 @@ STAGES = (
         outputs=files("evaluation/episodes.parquet"),
         metrics=no_metrics,
         work=make_evaluation,
+        product="result",
     ),
     Stage(
         name="report",
