@@ -19,7 +19,7 @@ def load_results(path: str | Path) -> pd.DataFrame:
     Rows of a sweep have the columns `sweep`, `cell` and one for each axis of the grid, named as there. Then:
     a row is an episode of a method (kind `evaluation`; columns of `evaluation.metrics.episode_rows`; `play`
     has `workload`, too), the errors of a `predictor` on a `set` (kind `forecasts`), or what a `setting` at a
-    `value` comes to in an ablation of the predictor. Completion in percent is 100 x sum(completed) / sum(tasks).
+    `value` comes to in an ablation of the predictor. Completion is sum(completed) / sum(tasks).
 
     Args:
         path: the file, or the directory of a sweep or a run.

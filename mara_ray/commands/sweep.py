@@ -14,7 +14,6 @@ from mara_ray import progress
 from mara_ray.artifacts import written_whole
 from mara_ray.commands.options import Json, Overrides
 from mara_ray.config import load_config
-from mara_ray.evaluation.tables import REFERENCE, cell, label
 from mara_ray.experiments.grid import Ablation, Grid, read_sweep
 from mara_ray.results import RESULTS_FILE
 
@@ -126,6 +125,8 @@ def _list(sweep: Sweep, num_cpus: float) -> None:
 
 def _show(leads: pd.DataFrame, axes: list[str]) -> None:
     """Completion of every cell and method on every set, and the lead over LARA."""
+    from mara_ray.evaluation.tables import REFERENCE, cell, label
+
     keys = [name for name in (*axes, "workload", "load") if name in leads and leads[name].nunique() > 1]
     title = "Tasks finished on time, in %; lead over LARA in points, mean over sets"
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title)
@@ -138,7 +139,8 @@ def _show(leads: pd.DataFrame, axes: list[str]) -> None:
             cell(f"{row['completion']:.1f}", (row["low"], row["high"])) for row in part.to_dict("records")
         ]
         mean = part.iloc[-1]
-        if "lead" in part and place[-1] != REFERENCE:
+        method = str(place[-1])
+        if "lead" in part and method != REFERENCE:
             cells.append(cell(f"{mean['lead']:+.1f}", (mean["lead_low"], mean["lead_high"])))
-        table.add_row(*map(str, place[:-1]), label(place[-1]), *cells)
+        table.add_row(*map(str, place[:-1]), label(method), *cells)
     Console().print(table)

@@ -24,6 +24,7 @@ COLUMNS = (  # of results; no axis may be called so
 NOT_VARIED = ("name", "cluster", "tracking")  # belong to the sweep, not to a cell
 NAME = r"^[A-Za-z0-9_.-]+$"
 MAX_NAME = 80
+BASE = "base"  # of a cell that changes nothing
 
 
 class Grid(Section):
@@ -122,7 +123,8 @@ def cells_of(grid: Grid, overrides: list[str] | tuple[str, ...] = ()) -> list[Ce
         if (path := override.partition("=")[0]) in grid.axes:
             raise UserError(f"--set: {path!r} is what the sweep varies; change it in the file")
     common = [*map(_assignment, grid.settings.items()), *overrides]
-    cells: dict[str, Cell] = {}
+    configs: dict[str, RunConfig] = {}
+    factors: dict[str, dict[str, Any]] = {}
     for labels in _combinations(grid):
         changes = [
             _assignment(item)
@@ -131,9 +133,31 @@ def cells_of(grid: Grid, overrides: list[str] | tuple[str, ...] = ()) -> list[Ce
         ]
         config = load_config(grid.preset, [*common, *changes])
         key = hash_of(config.model_dump(mode="json"))
-        if key not in cells:
-            factors = {axis: _value(grid, axis, labels.get(axis), config) for axis in grid.axes}
-            cells[key] = Cell(_cell_name(factors), factors, config)
+        configs.setdefault(key, config)
+        known = factors.setdefault(key, {axis: BASE for axis in grid.axes})
+        for axis, values in grid.axes.items():
+            if isinstance(values, list):
+                known[axis] = _value(config, axis)
+            elif axis in labels:
+                known[axis] = labels[axis]
+    return _named(grid, configs, factors)
+
+
+def _named(
+    grid: Grid, configs: Mapping[str, RunConfig], factors: Mapping[str, Mapping[str, Any]]
+) -> list[Cell]:
+    """Cells with names for files and W&B groups: `switch_cost_steps=2,...`, or where they are not the base."""
+    cells: dict[str, Cell] = {}
+    base = next(iter(factors.values()))
+    for key, config in configs.items():
+        told = factors[key]
+        if grid.vary == "alone":
+            told = {axis: value for axis, value in told.items() if value != base[axis]}
+        text = ",".join(f"{axis.rpartition('.')[2]}={value}" for axis, value in told.items())
+        name = re.sub(r"[^A-Za-z0-9_.=,-]+", "-", re.sub(r"[\[\]{}\"]", "", text)) or BASE
+        if len(name) > MAX_NAME or name in cells:
+            name = f"{name[:MAX_NAME]}-{key[:6]}"
+        cells[name] = Cell(name, factors[key], config)
     return list(cells.values())
 
 
@@ -153,24 +177,13 @@ def _changes(grid: Grid, axis: str, label: Any) -> dict[str, Any]:
     return values[label] if isinstance(values, dict) else {axis: label}
 
 
-def _value(grid: Grid, axis: str, label: Any, config: RunConfig) -> Any:
-    """What a cell has on an axis: a label, or the value at a dotted path (JSON if it is no scalar)."""
-    if isinstance(grid.axes[axis], dict):
-        return "base" if label is None else label
+def _value(config: RunConfig, path: str) -> Any:
+    """The value at a dotted path; as JSON text if it is no scalar."""
     value: Any = config.model_dump(mode="json")
-    for part in axis.split("."):
+    for part in path.split("."):
         value = value[part]
     return value if isinstance(value, str | int | float) else json.dumps(value)
 
 
 def _assignment(item: tuple[str, Any]) -> str:
     return f"{item[0]}={json.dumps(item[1])}"  # YAML reads JSON
-
-
-def _cell_name(factors: Mapping[str, Any]) -> str:
-    """For files and W&B groups: `switch_cost_steps=2,...`."""
-    text = ",".join(f"{axis.rpartition('.')[2]}={value}" for axis, value in factors.items()) or "all"
-    name = re.sub(r"[^A-Za-z0-9_.=,-]+", "_", text)
-    return (
-        name if name == text and len(name) <= MAX_NAME else f"{name[:MAX_NAME]}-{hash_of(dict(factors))[:6]}"
-    )
