@@ -146,18 +146,19 @@ def cells_of(grid: Grid, overrides: list[str] | tuple[str, ...] = ()) -> list[Ce
 def _named(
     grid: Grid, configs: Mapping[str, RunConfig], factors: Mapping[str, Mapping[str, Any]]
 ) -> list[Cell]:
-    """Cells with names for files and W&B groups: `switch_cost_steps=2,...`, or where they are not the base."""
+    """Cells with names for files and W&B groups: `switch_cost_steps=2,...`, all or where they change."""
     cells: dict[str, Cell] = {}
     base = next(iter(factors.values()))
     for key, config in configs.items():
-        told = factors[key]
+        own = {axis: base[axis] if value == BASE else value for axis, value in factors[key].items()}
+        told = own
         if grid.vary == "alone":
-            told = {axis: value for axis, value in told.items() if value != base[axis]}
+            told = {axis: value for axis, value in own.items() if value != base[axis]}
         text = ",".join(f"{axis.rpartition('.')[2]}={value}" for axis, value in told.items())
         name = re.sub(r"[^A-Za-z0-9_.=,-]+", "-", re.sub(r"[\[\]{}\"]", "", text)) or BASE
         if len(name) > MAX_NAME or name in cells:
             name = f"{name[:MAX_NAME]}-{key[:6]}"
-        cells[name] = Cell(name, factors[key], config)
+        cells[name] = Cell(name, own, config)
     return list(cells.values())
 
 

@@ -6,6 +6,8 @@ with nothing to do should say so at once.
 
 from __future__ import annotations
 
+import platform
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import pandas as pd
 import ray
 
-from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator
+from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator, located_policies
 from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
 from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import file_hash, hash_of, write_json, written_whole
@@ -40,6 +42,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.rivals import make_rival
 from mara_ray.predictor.weights import WEIGHTS_FILE, located_predictor
 from mara_ray.progress import Report
+from mara_ray.provenance import command, versions
 
 
 def check_config(config: RunConfig) -> None:
@@ -75,7 +78,7 @@ def check_config(config: RunConfig) -> None:
             )
     if config.allocator.trained is not None:
         for name in policy_names(config):
-            MATAllocator.load(config.allocator.trained / name)
+            MATAllocator.load(located_policies(config.allocator.trained) / name)
 
 
 def _check_forecast(field: str, name: str, config: RunConfig) -> None:
@@ -154,8 +157,11 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
 
 
 @ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
-def _train_policy(run: Run, name: str, training_seed: int) -> None:
+def _train_policy(run: Run, name: str, training_seed: int) -> float:
+    """Train one policy; the CPU seconds that this took here, after the last interruption."""
     from mara_ray.allocator.mat.algorithm import train_policy
+
+    before_s = time.process_time()
 
     method, config = method_named(name), run.config
     if method.sparse:
@@ -169,6 +175,7 @@ def _train_policy(run: Run, name: str, training_seed: int) -> None:
         run.folder("forecasts") / method.forecast,
         run.folder("allocator") / policy_name(name, training_seed),
     )
+    return round(time.process_time() - before_s, 1)
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
     allocator, metrics = run.config.allocator, policy_metrics(run)
     if allocator.trained is not None:
         for name in policy_names(run.config):
-            policy = MATAllocator.load(allocator.trained / name)
+            policy = MATAllocator.load(located_policies(allocator.trained) / name)
             policy.save(run.folder("allocator") / name)
         return {"policies": len(metrics)}
     total = len(metrics) * allocator.updates
@@ -192,6 +199,15 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
         for training_seed in range(allocator.num_seeds)
     ]
     wait_for(tasks, tick)
+    manifest = {
+        "command": command(),
+        "config": run.config.model_dump(mode="json", include={"seed", "workload", "simulator", "allocator"}),
+        "cpu_s": dict(zip(metrics, ray.get(tasks), strict=True)),
+        "hashes": {name: file_hash(run.folder("allocator") / name / POLICY_WEIGHTS) for name in metrics},
+        "versions": versions(),
+        "processor": platform.machine(),
+    }
+    write_json(run.folder("allocator") / "manifest.json", manifest)
     return {"policies": len(tasks)}
 
 
@@ -237,8 +253,9 @@ def predictor_settings(config: RunConfig) -> str:
 def policy_settings(config: RunConfig) -> str:
     """What the policies depend on: their training, or the bytes of those that were asked for."""
     if config.allocator.trained is not None:
-        folder = config.allocator.trained
-        return hash_of([file_hash(folder / name / POLICY_WEIGHTS) for name in policy_names(config)])
+        folder = located_policies(config.allocator.trained)
+        kept = (POLICY_WEIGHTS, FACTS_FILE)
+        return hash_of([file_hash(folder / name / file) for name in policy_names(config) for file in kept])
     return config_parts("workload", "simulator", "allocator")(config)
 
 

@@ -7,6 +7,7 @@ how large batches, which the last bits depend on.
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from mara_ray.allocator.mat.module import SHARED, module_of_node, module_spec
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights, save_weights
 from mara_ray.allocator.mat.ppo import SharedPPO
-from mara_ray.config import RunConfig
+from mara_ray.config import AllocatorConfig, RunConfig
 from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import Report, silent
 from mara_ray.seeding import seed_integer
@@ -112,7 +113,7 @@ def build_algorithm(
 ) -> Algorithm:
     """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
     allocator, simulator = config.allocator, config.simulator
-    _check_room(allocator.num_env_runners)
+    _check_room(allocator)
     steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
     seed = seed_integer(config.seed, "allocator", "network", training_seed)
     connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=seed)
@@ -199,8 +200,15 @@ def synchronise(algorithm: Algorithm) -> None:
         )
 
 
-def _check_room(num_env_runners: int) -> None:
-    """Refuse more EnvRunners than there is room for: Ray would wait for it for ever."""
+def _check_room(allocator: AllocatorConfig) -> None:
+    """Refuse more EnvRunners than there is work or room for: Ray would wait for room for ever."""
+    num_env_runners = allocator.num_env_runners
+    num_workloads = math.ceil(allocator.episodes_per_update / allocator.rollouts_per_workload)
+    if num_env_runners > num_workloads:
+        raise UserError(
+            f"allocator.num_env_runners: {num_env_runners} EnvRunners would share {num_workloads} workloads"
+            " an update; set fewer, or raise allocator.episodes_per_update"
+        )
     held = ray.get_runtime_context().get_assigned_resources().get("CPU", 0) if _in_worker() else 0
     room = int(ray.cluster_resources().get("CPU", 0) - held)
     if num_env_runners > room:
