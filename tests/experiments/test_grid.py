@@ -110,8 +110,8 @@ def test_shipped_sweeps_are_whole(path: Path) -> None:
         ("name: x\nabout: x\npreset: quick\naxes: {load: [1]}", r"axes: 'load' cannot be an axis"),
         ("name: x\nabout: x\npreset: quick\naxes: {seed: []}", r"axes: .*'seed' has no values"),
         (
-            "kind: predictor_ablation\nname: x\nabout: x\npreset: quick\nepochs: 0\nsampler: {}\ntraining: {}\n"
-            "train_curves: []",
+            "kind: predictor_ablation\nname: x\nabout: x\npreset: quick\nepochs: 0\nsampler: {}\n"
+            "training: {}\ntrain_curves: []",
             r"epochs: .*greater",
         ),
     ],
