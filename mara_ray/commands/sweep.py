@@ -101,7 +101,7 @@ def _list(sweep: Sweep, num_cpus: float) -> None:
     for cell in sweep.cells:
         own = [stage for stage, group in plan.groups(cell.name).items() if group == cell.name]
         print(f"  {cell.name}: {', '.join(own) or 'nothing'} of its own")
-    print("each stage once, with what it needs at once, and seconds of one core:")
+    print("each stage once, with what it needs at once, and seconds of one core (or those it took):")
     for work in plan.works.values():
         needs = ", ".join(f"{amount:g} {name}" for name, amount in work.request.items() if amount)
         seconds = (
@@ -113,14 +113,10 @@ def _list(sweep: Sweep, num_cpus: float) -> None:
         print(f"  {work.stage.name:<11} {needs:<16} {seconds:<16} {'trains, ' * work.trains}for {users}")
     if not any(work.trains for work in plan.works.values()):
         print("nothing is trained")
-    left = plan.left_core_seconds()
-    basis = (
-        "corrected by the stages done here"
-        if any(work.measured_s for work in plan.works.values())
-        else "by costs stated for a laptop's core, nothing measured here yet"
-    )
-    minutes = f"{left / 60:.0f} core-minutes, {left / 60 / num_cpus:.0f} min on {num_cpus:g} CPUs"
-    print(f"estimate: {minutes}, {basis}")
+    minutes = plan.left_s(num_cpus) / 60
+    measured = any(work.measured_s for work in plan.works.values())
+    basis = "times of the stages done here" if measured else "costs stated for a laptop's core"
+    print(f"estimate: {minutes:.1f} min on {num_cpus:g} CPUs, from {basis}")
 
 
 def _show(leads: pd.DataFrame, axes: list[str]) -> None:

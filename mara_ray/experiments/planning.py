@@ -23,6 +23,7 @@ from mara_ray.experiments.stages import STAGES
 SHARED = "shared"  # the group of what several cells have in common
 TRIAL_BYTES = 400_000_000  # memory of a trial's own process, which waits for its tasks and holds no CPU
 
+SPREAD = ("curves", "allocator", "evaluation")  # stages whose tasks take all CPUs; the others take one
 # Seconds of one core, as measured on a laptop; what has been done in a sweep corrects them.
 CURVE_SECONDS = 1.5  # of 600 mini-batches of a small network, those of rejected trainings included
 PREDICTOR_START_SECONDS, PREDICTOR_CURVE_SECONDS = 15.0, 0.004  # Ray Train; a curve and epoch
@@ -48,6 +49,10 @@ class Work:
     cells: list[str]
     core_seconds: float
     measured_s: float | None = None
+
+    def stated_s(self, num_cpus: float) -> float:
+        """How long it takes on so many CPUs, by the stated costs."""
+        return self.core_seconds / (num_cpus if self.stage.name in SPREAD else 1.0)
 
     @property
     def request(self) -> dict[str, float]:
@@ -95,19 +100,23 @@ class Plan:
             for stage, key in self.keys[cell].items()
         }
 
-    def left_core_seconds(self) -> float:
-        """Core-seconds of all that is not done: the stated costs, corrected by what was measured."""
+    def left_s(self, num_cpus: float) -> float:
+        """Seconds of all that is not done, stage after stage: stated costs, corrected by what was measured.
+
+        Args:
+            num_cpus: of the cluster.
+        """
         return sum(
-            work.core_seconds * self._correction(work.stage.name)
+            work.stated_s(num_cpus) * self._correction(work.stage.name, num_cpus)
             for work in self.works.values()
             if work.measured_s is None
         )
 
-    def _correction(self, stage: str) -> float:
+    def _correction(self, stage: str, num_cpus: float) -> float:
         """Measured over stated seconds of a stage that is done for some cells; 1 if for none."""
         done = [work for work in self.works.values() if work.stage.name == stage and work.measured_s]
-        measured, stated = sum(work.measured_s or 0 for work in done), sum(w.core_seconds for w in done)
-        return measured / stated if measured and stated else 1.0
+        measured = sum(work.measured_s or 0.0 for work in done)
+        return measured / sum(work.stated_s(num_cpus) for work in done) if done else 1.0
 
 
 def stages_of(grid: Grid) -> tuple[Stage, ...]:

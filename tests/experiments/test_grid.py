@@ -72,7 +72,13 @@ def test_what_cells_share_and_what_they_need(tmp_path: Path) -> None:
     assert groups["allocator"] == SHARED and groups["evaluation"] == "switch_cost_steps=0,loads=0.04"
     enough = {"CPU": 4.0, "GPU": 1.0, "memory": 1e10}
     check_room(plan, enough)
-    assert plan.left_core_seconds() > 60
+    assert plan.left_s(4) > 60
+    curves = next(work for work in plan.works.values() if work.stage.name == "curves")
+    curves.measured_s = curves.stated_s(4)
+    assert plan.left_s(4) < plan_of(shown, cells_of(shown), tmp_path).left_s(4) - 20, (
+        "what is done is not left"
+    )
+    curves.measured_s = None
     with pytest.raises(UserError, match=r"curves of switch.* needs 0.25 GPU at once, .* has 0; set curves"):
         check_room(plan, enough | {"GPU": 0.0})
     with pytest.raises(
