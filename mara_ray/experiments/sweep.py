@@ -13,6 +13,7 @@ import ray
 from ray import tune
 
 from mara_ray.artifacts import hash_of, read_json, written_whole
+from mara_ray.evaluation.tables import predictor_scores
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Cell, Grid, cells_of
 from mara_ray.experiments.pipeline import Membership, Run, locked, run_stages
@@ -116,7 +117,7 @@ def run_sweep(sweep: Sweep, report: Report) -> pd.DataFrame:
         )
         runs = [sweep.run_of(cell, groups[cell.name]) for cell in sweep.cells]
         parts = [
-            _with_factors(_rows(run, sweep.grid), sweep.grid, cell)
+            _with_factors(rows_of(run, sweep.grid), sweep.grid, cell)
             for run, cell in zip(runs, sweep.cells, strict=True)
         ]
         rows = pd.concat(parts, ignore_index=True)
@@ -140,31 +141,29 @@ def _run_cell(config: dict[str, Any], sweep: Sweep, groups: dict[str, dict[str, 
     cell = next(cell for cell in sweep.cells if cell.name == name)
     stages, run = stages_of(sweep.grid), sweep.run_of(cell, groups[name])
     run_stages(run, stages, stages[-1].name)
-    tune.report(_measures(_rows(run, sweep.grid), sweep.grid))
+    tune.report(_measures(rows_of(run, sweep.grid), sweep.grid))
 
 
-def _rows(run: Run, grid: Grid) -> pd.DataFrame:
+def rows_of(run: Run, grid: Grid) -> pd.DataFrame:
     """What a cell ends in."""
     folder = run.folder(grid.kind)
     if grid.kind != "forecasts":
         return pd.read_parquet(folder / "episodes.parquet")
-    evaluation = read_json(folder / "evaluation.json")
     return pd.DataFrame(
         [
-            {"predictor": name, "set": set_name, **_flat(scores), **_flat(versus.get(name, {}).get(set_name))}
-            for versus in [evaluation["versus_wls"]]
-            for name, by_set in evaluation["predictors"].items()
-            for set_name, scores in by_set.items()
+            {"predictor": name, "set": set_name, **scores, **_changes(versus or {})}
+            for name, set_name, scores, versus in predictor_scores(read_json(folder / "evaluation.json"))
         ]
     )
 
 
-def _flat(scores: Mapping[str, Any] | None) -> dict[str, float]:
-    """Scores as columns; the ends of an interval are `low` and `high` of the share of errors saved."""
-    numbers = {name: value for name, value in (scores or {}).items() if isinstance(value, int | float)}
-    if scores and "ci" in scores:
-        numbers |= {"mae_reduction_low": scores["ci"][0], "mae_reduction_high": scores["ci"][1]}
-    return numbers
+def _changes(versus: Mapping[str, Any]) -> dict[str, float]:
+    """The change against WLS as columns, the ends of its intervals among them."""
+    columns = {name: value for name, value in versus.items() if not name.endswith("ci")}
+    for name, interval in (("mae_reduction", "ci"), ("success_gain", "success_ci")):
+        if interval in versus:
+            columns |= dict(zip((f"{name}_low", f"{name}_high"), versus[interval], strict=True))
+    return columns
 
 
 def _with_factors(rows: pd.DataFrame, grid: Grid, cell: Cell) -> pd.DataFrame:
