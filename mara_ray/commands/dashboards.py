@@ -29,8 +29,11 @@ def dashboard(
         progress.say(f"W&B runs in a terminal: wandb leet {folder}")
     progress.say(f"TensorBoard: http://localhost:{port} (Ctrl-C ends it)")
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), "--port", str(port)]
-    code = subprocess.run(command).returncode
-    if code not in (0, -2, 130):
+    try:
+        code = subprocess.run(command).returncode
+    except KeyboardInterrupt:
+        return
+    if code:
         raise MachineError(f"dashboard: TensorBoard ended with code {code}; is --port {port} free?")
 
 

@@ -65,8 +65,9 @@ def lead_figure(leads: pd.DataFrame, axes: list[str]) -> Picture | None:
             panel.axhline(0, color="black", lw=0.9)
             panel.set_xticks([place[tick] for tick in ticks], [str(tick) for tick in ticks])
             panel.set_xlabel(axis.rpartition(".")[2].replace("_", " "))
-            if panel is not panels[0]:
-                panel.sharey(panels[0])
+        lows, highs = zip(*(panel.get_ylim() for panel in panels), strict=True)
+        for panel in panels:
+            panel.set_ylim(min(lows), max(highs))
         panels[0].set_ylabel(f"lead over {label(REFERENCE)}, points")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
         png = to_png(figure)

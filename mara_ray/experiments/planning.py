@@ -74,7 +74,8 @@ class Work:
         return {
             "curves": config.curves.bank is None,
             "predictor": config.predictor.trained is None,
-            "forecasts": "quantile" in config.evaluation.rivals,
+            "forecasts": "quantile" in config.evaluation.rivals
+            and str(config.predictor.trained) != "standard",
             "allocator": config.allocator.trained is None and bool(config.allocator.policies),
         }.get(self.stage.name, False)
 

@@ -125,7 +125,10 @@ def test_boards_are_whole_after_two_kills(swept: tuple[Path, Path]) -> None:
         steps = [event.step for event in board.Scalars("mara-seed0/entropy")]
         assert steps == list(range(1, UPDATES + 1))
         assert list((boards / name / "evaluation").iterdir())
-        assert list((swept[1] / "trials").glob(f"*/{name}/events.out.tfevents*"))
+        (trial,) = (swept[1] / "trials").glob(f"*/{name}")
+        table = EventAccumulator(str(trial))
+        table.Reload()
+        assert b"simulator.switch_cost_steps" in b"".join(table.PluginTagToContent("hparams").values())
 
 
 def test_offline_runs_are_whole_after_two_kills(swept: tuple[Path, Path]) -> None:
