@@ -120,23 +120,24 @@ def _list(sweep: Sweep, num_cpus: float) -> None:
 
 
 def _show(leads: pd.DataFrame, axes: list[str]) -> None:
-    """Completion of every cell and method on every set, and the lead over LARA."""
-    from mara_ray.evaluation.tables import REFERENCE, cell, label
+    """A table for each cell, workload and load: completion on every set, and the lead over LARA."""
+    from mara_ray.evaluation.tables import BOUNDS, REFERENCE, cell, label
 
+    print("Tasks finished on time, in %; lead over LARA in points, mean over the sets (bounds: see --json)")
     keys = [name for name in (*axes, "workload", "load") if name in leads and leads[name].nunique() > 1]
-    title = "Tasks finished on time, in %; lead over LARA in points, mean over sets"
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title)
-    for name in (*(key.rpartition(".")[2] for key in keys), "method"):
-        table.add_column(name)
-    for name in (*leads["set"].unique(), "lead"):
-        table.add_column(label(name), justify="right", no_wrap=True)
-    for place, part in leads.groupby([*keys, "method"], sort=False):
-        cells = [
-            cell(f"{row['completion']:.1f}", (row["low"], row["high"])) for row in part.to_dict("records")
-        ]
-        mean = part.iloc[-1]
-        method = str(place[-1])
-        if "lead" in part and method != REFERENCE:
-            cells.append(cell(f"{mean['lead']:+.1f}", (mean["lead_low"], mean["lead_high"])))
-        table.add_row(*map(str, place[:-1]), label(method), *cells)
-    Console().print(table)
+    methods = leads[~leads["method"].isin(BOUNDS)]
+    for place, part in methods.groupby(keys, sort=False) if keys else [((), methods)]:
+        shown = [f"{key.rpartition('.')[2]} {value}" for key, value in zip(keys, place, strict=True)]
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=", ".join(shown), title_justify="left")
+        for name in ("method", *part["set"].unique(), "lead"):
+            table.add_column(label(name), justify="left" if name == "method" else "right", no_wrap=True)
+        for method, by_set in part.groupby("method", sort=False):
+            cells = [
+                cell(f"{row['completion']:.1f}", (row["low"], row["high"]))
+                for row in by_set.to_dict("records")
+            ]
+            mean = by_set.iloc[-1]
+            if "lead" in by_set and method != REFERENCE:
+                cells.append(cell(f"{mean['lead']:+.1f}", (mean["lead_low"], mean["lead_high"])))
+            table.add_row(label(str(method)), *cells)
+        Console().print(table)
