@@ -17,7 +17,8 @@ from mara_ray.config import PredictorConfig, RunConfig, load_config
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Ablation
-from mara_ray.experiments.pipeline import locked
+from mara_ray.experiments.locks import locked
+from mara_ray.experiments.tracking import Place, tracked
 from mara_ray.experiments.trials import run_trials
 from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
@@ -59,7 +60,7 @@ def run_ablation(ablation: Ablation, config: RunConfig, directory: Path, report:
         connect(config.cluster)
         results = run_trials(
             _trial,
-            {"ablation": ablation, "predictor": config.predictor, "seed": config.seed},
+            {"ablation": ablation, "config": config, "tracking": directory.absolute() / "tracking"},
             trials_of(ablation, config),
             directory / "trials",
             ablation.name,
@@ -74,11 +75,12 @@ def run_ablation(ablation: Ablation, config: RunConfig, directory: Path, report:
     return rows
 
 
-def _trial(config: dict[str, Any], ablation: Ablation, predictor: PredictorConfig, seed: int) -> None:
-    """One training, scored."""
+def _trial(trial: dict[str, Any], ablation: Ablation, config: RunConfig, tracking: Path) -> None:
+    """One training, scored and logged."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    setting, value = config["trial"]["setting"], config["trial"]["value"]
+    name, setting, value = (trial["trial"][key] for key in ("name", "setting", "value"))
+    predictor, seed = config.predictor, config.seed
     changes: dict[str, Any] = {"epochs": ablation.epochs}
     if setting in PredictorConfig.model_fields:
         changes[setting] = type(getattr(predictor, setting))(value)
@@ -88,9 +90,13 @@ def _trial(config: dict[str, Any], ablation: Ablation, predictor: PredictorConfi
     if setting == "train_curves":
         train = np.sort(np.random.default_rng(seed).permutation(train)[:value])
     started = os.times()
-    trained = _train(settings, bank.ema_CL[train], bank.ema_CL[bank.rows("id", "validation")], seed)
-    seconds = os.times().user - started.user
-    rows = [{"setting": setting, "value": float(value), "train_cpu_s": seconds, **score(trained, bank)}]
+    place = Place(tracking, name, f"{name}/predictor", f"{ablation.name}-{name}", {setting: value})
+    with tracked(config.model_copy(update={"predictor": settings}), "predictor", place, {}) as logged:
+        trained = _train(settings, bank.ema_CL[train], bank.ema_CL[bank.rows("id", "validation")], seed)
+        seconds = os.times().user - started.user
+        scores = score(trained, bank)
+        logged.summary.update(scores)
+    rows = [{"setting": setting, "value": float(value), "train_cpu_s": seconds, **scores}]
     if setting == "base":
         rows += _sampler_rows(ablation, trained, bank, settings, seed)
     tune.report({"rows": rows, **{name: rows[0][name] for name in SHOWN}})

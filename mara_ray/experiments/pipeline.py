@@ -11,13 +11,11 @@ them have in common is done once, by whoever comes first, while the others wait.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import getitem
@@ -28,29 +26,11 @@ from mara_ray import __version__, progress
 from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
+from mara_ray.experiments.locks import locked
+from mara_ray.experiments.membership import RECORD_FILE, Membership
 from mara_ray.experiments.tracking import Place, Product, tracked
 
 INPUTS_FILE = "inputs.txt"
-RECORD_FILE = "record.json"  # of a shared stage, as in a manifest
-
-
-@dataclass(frozen=True)
-class Membership:
-    """A run's place in a sweep.
-
-    Attributes:
-        name: of the run, a cell of the sweep.
-        stages: the folder in which stages are shared.
-        tracking: where they are logged.
-        groups: W&B group of each stage: the cell, or what stands for all that share it.
-        factors: what the run varies, by name.
-    """
-
-    name: str
-    stages: Path
-    tracking: Path
-    groups: Mapping[str, str]
-    factors: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,16 +167,11 @@ def no_metrics(run: Run) -> dict[str, Path]:
     return {}
 
 
-def shared_folder(stages: Path, stage: str, inputs: str) -> Path:
-    """Where the runs of a sweep keep a stage."""
-    return stages / f"{stage}.{inputs}"
-
-
 def _run_shared(
     run: Run, membership: Membership, stages: tuple[Stage, ...], stage: Stage, inputs: str
 ) -> bool:
     """Take a stage from where the sweep's runs share it; whether it had to be done first."""
-    folder = shared_folder(membership.stages, stage.name, inputs)
+    folder = membership.folder(stage.name, inputs)
     with locked(folder.with_name(f".{folder.name}.lock"), wait=True):
         link, record = run.directory / stage.name, folder / RECORD_FILE
         target = os.path.relpath(folder.resolve(), run.directory.resolve())
@@ -244,15 +219,10 @@ def _keep_record(run: Run, stage: str, record: dict[str, Any]) -> None:
 
 
 def _place(run: Run, stage: str, inputs: str) -> Place:
-    if run.membership is None:
-        group = hash_of(run.config.model_dump(mode="json"))
-        return Place(run.directory / "tracking", group, stage, f"{run.config.name}-{stage}")
-    group = run.membership.groups[stage]
-    if group == run.membership.name:
-        factors, board = run.membership.factors, f"{group}/{stage}"
-    else:
-        factors, board = {}, f"{group}/{stage}-{inputs[:6]}"
-    return Place(run.membership.tracking, group, board, board.replace("/", "-"), factors)
+    if run.membership is not None:
+        return run.membership.place(stage, inputs)
+    group = hash_of(run.config.model_dump(mode="json"))
+    return Place(run.directory / "tracking", group, stage, f"{run.config.name}-{stage}")
 
 
 def _claim_folder(run: Run, stage: str, inputs: str) -> None:
@@ -279,24 +249,3 @@ def _claim_folder(run: Run, stage: str, inputs: str) -> None:
         return
     folder.mkdir(parents=True)
     (folder / INPUTS_FILE).write_text(inputs + "\n")
-
-
-@contextmanager
-def locked(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the lock at `path`, which ends with the process that holds it; wait for it, or refuse.
-
-    Raises:
-        UserError: another holds it, or it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path, "w")  # noqa: SIM115 - held until the end of the block
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"--out: {path.parent} cannot be written ({reason}); choose another") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            raise UserError(f"--out: another run is at work in {path.parent}; choose another") from error
-        yield

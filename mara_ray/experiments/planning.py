@@ -16,7 +16,8 @@ from mara_ray.curves.bank import located_bank
 from mara_ray.errors import UserError
 from mara_ray.experiments.comparison import all_cells
 from mara_ray.experiments.grid import Cell, Grid
-from mara_ray.experiments.pipeline import RECORD_FILE, Stage, inputs_of, shared_folder
+from mara_ray.experiments.membership import RECORD_FILE, shared_folder
+from mara_ray.experiments.pipeline import Stage, inputs_of
 from mara_ray.experiments.playing import EPISODES, play_stage
 from mara_ray.experiments.stages import STAGES
 

@@ -48,6 +48,7 @@ def test_every_setting_is_tried_and_a_finished_grid_is_not_run_again(
     ]  # fmt: skip
     assert rows["capped_mae"].between(1, 60).all() and rows["success_accuracy"].between(0.2, 1).all()
     assert rows.loc[1, "capped_mae"] != rows.loc[0, "capped_mae"]
+    assert (tmp_path / "out" / "tracking" / "tensorboard" / "horizon_bins=4" / "predictor").is_dir()
     written = pd.read_parquet(tmp_path / "out" / "results.parquet")
     pd.testing.assert_frame_equal(run_ablation(ablation, config, tmp_path / "out", silent), written)
 
