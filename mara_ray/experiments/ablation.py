@@ -90,7 +90,9 @@ def _trial(trial: dict[str, Any], ablation: Ablation, config: RunConfig, trackin
     if setting == "train_curves":
         train = np.sort(np.random.default_rng(seed).permutation(train)[:value])
     started = os.times()
-    place = Place(tracking, name, f"{name}/predictor", f"{ablation.name}-{name}", {setting: value})
+    place = Place(
+        tracking, f"{ablation.name}/{name}", f"{name}/predictor", f"{ablation.name}-{name}", {setting: value}
+    )
     with tracked(config.model_copy(update={"predictor": settings}), "predictor", place, {}) as logged:
         trained = _train(settings, bank.ema_CL[train], bank.ema_CL[bank.rows("id", "validation")], seed)
         seconds = os.times().user - started.user

@@ -17,6 +17,7 @@ class Membership:
     """A run's place in a sweep.
 
     Attributes:
+        sweep: its name.
         name: of the run, a cell of the sweep.
         stages: the folder in which stages are shared.
         tracking: where they are logged.
@@ -24,6 +25,7 @@ class Membership:
         factors: what the run varies, by name.
     """
 
+    sweep: str
     name: str
     stages: Path
     tracking: Path
@@ -41,7 +43,8 @@ class Membership:
             factors, board = self.factors, f"{group}/{stage}"
         else:
             factors, board = {}, f"{group}/{stage}-{inputs[:6]}"
-        return Place(self.tracking, group, board, board.replace("/", "-"), factors)
+        name = f"{self.sweep}-{board}".replace("/", "-")
+        return Place(self.tracking, f"{self.sweep}/{group}", board, name, factors)
 
 
 def shared_folder(stages: Path, stage: str, inputs: str) -> Path:

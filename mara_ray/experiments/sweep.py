@@ -65,9 +65,9 @@ class Sweep:
     def run_of(self, cell: Cell, groups: Mapping[str, str]) -> Run:
         """The run of a cell."""
         folder = self.directory / "cells" / cell.name
-        factors = {"sweep": self.grid.name, **cell.factors}
-        tracking = self.directory / "tracking"
-        return Run(cell.config, folder, Membership(cell.name, self.shared, tracking, groups, factors))
+        tracking, name = self.directory / "tracking", self.grid.name
+        membership = Membership(name, cell.name, self.shared, tracking, groups, cell.factors)
+        return Run(cell.config, folder, membership)
 
 
 def preflight(sweep: Sweep) -> dict[str, float]:

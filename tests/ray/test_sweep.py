@@ -134,15 +134,17 @@ def test_boards_are_whole_after_two_kills(swept: tuple[Path, Path]) -> None:
 def test_offline_runs_are_whole_after_two_kills(swept: tuple[Path, Path]) -> None:
     runs = sorted((swept[1] / "tracking" / "wandb").glob("offline-run-*"))
     assert len(runs) == len(SHARED) + 2 * len(CELLS), "what a killed stage left is still there"
-    found = {}
+    found, factors = {}, {}
     for run in runs:
         command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(run)]
         summary = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert (summary["state"], summary["exit_code"]) == ("finished", 0)
         found[summary["name"]] = summary["summary"]
+        factors[summary["name"]] = summary["config"]["factors"]
     for name in CELLS:
-        assert found[f"{name}-allocator"]["mara-seed0/step"] == UPDATES
-        assert "completion/mara" in found[f"{name}-evaluation"]
+        assert found[f"toy-{name}-allocator"]["mara-seed0/step"] == UPDATES
+        assert factors[f"toy-{name}-allocator"] == {"simulator.switch_cost_steps": int(name[-1])}
+        assert "completion/mara" in found[f"toy-{name}-evaluation"]
 
 
 def test_run_again_it_does_nothing_and_is_told_in_json(grid: Path, swept: tuple[Path, Path]) -> None:
