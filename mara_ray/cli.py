@@ -27,6 +27,7 @@ from mara_ray.commands.sweep import sweep_app
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError
 
+INTERRUPTED = 130  # the code that typer gives to Ctrl-C
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
@@ -106,9 +107,10 @@ def main() -> None:
             raise
         progress.say(f"error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        progress.say("interrupted; the same command goes on from here")
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            progress.say("interrupted; the same command goes on from here")
+        raise
     except Exception as error:
         if debug:
             raise

@@ -15,7 +15,7 @@ from ray import tune
 from ray.tune import ResultGrid, Tuner
 
 from mara_ray.artifacts import hash_of
-from mara_ray.errors import MachineError
+from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import Report
 
 MAX_FAILURES = 2  # a trial whose node died starts again so often
@@ -50,9 +50,10 @@ def run_trials(
         max_concurrent: trials at a time; as many as there is room for if not given.
 
     Raises:
-        MachineError: a trial failed; the finished ones stay.
+        UserError: a trial failed by its configuration; the finished ones stay.
+        MachineError: it failed by the machine.
     """
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the first error is told in one line
     os.environ.update(ENVIRONMENT)
     function = tune.with_parameters(trainable, **shared)
     if resources is not None:
@@ -83,7 +84,10 @@ def run_trials(
         results = tuner.fit()
     if results.errors:
         reason = str(results.errors[0]).strip().splitlines()[-1]
-        raise MachineError(f"sweep: {len(results.errors)} trials failed ({reason}); run again to resume")
+        kind, separator, message = reason.partition(f"{UserError.__name__}: ")
+        failed = f"sweep: {len(results.errors)} of {len(trials)} trials failed"
+        error = UserError if separator else MachineError
+        raise error(f"{failed} ({message or kind}); run again to go on from here")
     return results
 
 

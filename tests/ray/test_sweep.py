@@ -140,7 +140,7 @@ def test_offline_runs_are_whole_after_two_kills(swept: tuple[Path, Path]) -> Non
         summary = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert (summary["state"], summary["exit_code"]) == ("finished", 0)
         found[summary["name"]] = summary["summary"]
-        factors[summary["name"]] = summary["config"]["factors"]
+        factors[summary["name"]] = summary["config"].get("factors")
     for name in CELLS:
         assert found[f"toy-{name}-allocator"]["mara-seed0/step"] == UPDATES
         assert factors[f"toy-{name}-allocator"] == {"simulator.switch_cost_steps": int(name[-1])}
@@ -153,3 +153,13 @@ def test_run_again_it_does_nothing_and_is_told_in_json(grid: Path, swept: tuple[
     rows = json.loads(printed)
     assert {(row["cell"], row["method"]) for row in rows} >= {(CELLS[1], "mara"), (CELLS[0], "fifo")}
     assert before == {path: path.stat().st_mtime_ns for path in (swept[0] / "stages").rglob("*.parquet")}
+
+
+def test_what_cannot_be_trained_is_told_in_one_line(grid: Path, tmp_path: Path) -> None:
+    never = ("--set", "workload.arrival_probability=0.0001", "--set", "tracking.wandb=disabled")
+    process = start(grid, tmp_path, *never)
+    _, said = process.communicate(timeout=200)
+    assert process.returncode == 2, said
+    (line,) = [line for line in said.splitlines() if "rror" in line]
+    assert line.startswith("error: sweep: 2 of 2 trials failed (allocator: no step of a whole update held a")
+    assert "Traceback" not in said
