@@ -1,4 +1,4 @@
-"""mara evaluate, margins, play and calibrate: methods against each other; mara benchmark: speeds."""
+"""mara evaluate, play and calibrate: methods against each other; mara benchmark: speeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from mara_ray import progress
-from mara_ray.artifacts import read_json
 from mara_ray.commands.options import (
     SHIPPED,
     Force,
@@ -47,29 +46,6 @@ def evaluate(
         preset, set_, out = _shipped(set_, out)
     set_ = with_methods(set_, methods)
     show_evaluation(do_stages("report", preset, set_, out, force), as_json)
-
-
-@comparison_app.command()
-def margins(
-    set_: Overrides,
-    preset: Preset = "quick",
-    out: Out = None,
-    methods: Methods = None,
-    as_json: Json = False,
-) -> None:
-    """Play the frozen episodes with switching that costs and with unlike nodes."""
-    if methods is not None and "lara" not in methods.split(","):
-        methods += ",lara"  # margins are over it
-    set_ = with_methods(set_, methods)
-    run = do_stages("allocator", preset, set_, out, [])
-    from mara_ray.experiments.margins import play_margins
-
-    with progress.shown("margins") as report_:
-        folder = play_margins(run, report_)
-    if as_json:
-        print(json.dumps(read_json(folder / "margins.json")))
-        return
-    print(f"picture: {folder / 'margins.png'}")
 
 
 @comparison_app.command()

@@ -23,7 +23,7 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
-from mara_ray.experiments.cluster import connect, wait_for
+from mara_ray.experiments.cluster import ANYWHERE, connect, wait_for
 from mara_ray.experiments.comparison import (
     all_cells,
     compare_cell,
@@ -34,7 +34,7 @@ from mara_ray.experiments.comparison import (
     read_bank,
     workload_path,
 )
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
@@ -156,7 +156,7 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
     return {"workloads": len(cells), "tasks": tasks}
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
 def _train_policy(run: Run, name: str, training_seed: int) -> float:
     """Train one policy; the CPU seconds that this took here, after the last interruption."""
     from mara_ray.allocator.mat.algorithm import train_policy
@@ -259,11 +259,6 @@ def policy_settings(config: RunConfig) -> str:
     return config_parts("workload", "simulator", "allocator")(config)
 
 
-def no_metrics(run: Run) -> dict[str, Path]:
-    """A stage without a metrics file."""
-    return {}
-
-
 def predictor_metrics(run: Run) -> dict[str, Path]:
     """The predictor's metrics file."""
     return {"fm": run.folder("predictor") / "metrics.jsonl"}
@@ -294,6 +289,7 @@ STAGES = (
         outputs=files("curves/bank.parquet"),
         metrics=no_metrics,
         work=make_curves,
+        product="bank",
     ),
     Stage(
         name="predictor",
@@ -302,6 +298,7 @@ STAGES = (
         outputs=files("predictor/weights.safetensors", "predictor/predictor.json"),
         metrics=predictor_metrics,
         work=make_predictor,
+        product="predictor",
     ),
     Stage(
         name="forecasts",
@@ -310,6 +307,7 @@ STAGES = (
         outputs=forecast_files,
         metrics=no_metrics,
         work=make_forecasts,
+        product="forecasts",
     ),
     Stage(
         name="workloads",
@@ -318,6 +316,7 @@ STAGES = (
         outputs=lambda config: tuple(f"workloads/{cell.name}.npz" for cell in all_cells(config)),
         metrics=no_metrics,
         work=make_workloads,
+        product="workloads",
     ),
     Stage(
         name="allocator",
@@ -326,6 +325,7 @@ STAGES = (
         outputs=policy_files,
         metrics=policy_metrics,
         work=make_policies,
+        product="policy",
     ),
     Stage(
         name="evaluation",
@@ -334,6 +334,7 @@ STAGES = (
         outputs=files("evaluation/episodes.parquet"),
         metrics=no_metrics,
         work=make_evaluation,
+        product="result",
     ),
     Stage(
         name="report",
