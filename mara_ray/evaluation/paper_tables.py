@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS
-from mara_ray.evaluation.paper import PAPER, Kind, PaperFigure
+from mara_ray.evaluation.paper import PAPER, PaperFigure
 from mara_ray.evaluation.result_tables import Cell, ResultTable, Row, brackets, pair_label
-from mara_ray.evaluation.run_results import RunResults
+from mara_ray.evaluation.run_results import RunResults, SweepResults
 from mara_ray.evaluation.tables import MEAN, label
 
-Ours = tuple[float, Sequence[float] | None]  # the number and the ends of its interval, if it has one
+Ours = tuple[float, Sequence[float]]  # the number and the ends of its interval
+STRESS = "stress"  # the workload, as `mara play` calls it
+IN_SUMMARY: dict[str, tuple[str, str]] = {
+    "level": ("methods", "completion"),
+    "difference": ("differences", "points"),
+    "operation": ("diagnostic_differences", "mean"),
+}
 NOTE = (
     "Ours comes from other tasks, small networks on data that ship, so levels need not agree; what methods"
     " gain over one another is what to compare. Brackets hold 95 % intervals."
 )
 
 
-def paper_tables(results: RunResults) -> list[ResultTable]:
-    """A table for each of the paper's groups of which the run has something."""
+def paper_tables(run: RunResults, sweeps: Sequence[SweepResults] = ()) -> list[ResultTable]:
+    """A table for each of the paper's groups of which the run, or a sweep (of the stress test), has something."""
+    stress = {
+        lead["method"]: lead
+        for sweep in sweeps
+        for lead in sweep.leads
+        if lead.get("workload") == STRESS and lead["set"] == MEAN
+    }
     tables = []
     for title, figures in PAPER.items():
-        found = [(figure, ours(figure, results)) for figure in figures]
+        found = [(figure, ours(figure, run, stress)) for figure in figures]
         if any(value is not None for _, value in found):
             rows = [_row(figure, value) for figure, value in found]
             head = [title, "paper", "ours", "where in the paper"]
@@ -31,55 +43,29 @@ def paper_tables(results: RunResults) -> list[ResultTable]:
     return tables
 
 
-def ours(figure: PaperFigure, results: RunResults) -> Ours | None:
-    """Our answer to a number of the paper, in its unit; None if the run has none."""
+def ours(figure: PaperFigure, run: RunResults, stress: Mapping[str, Mapping[str, Any]]) -> Ours | None:
+    """Our answer to a number of the paper, in its unit; None if there is none.
+
+    Args:
+        figure: the number.
+        run: where to look.
+        stress: by method its completion in the stress test, as a row of leads.
+    """
+    name, where = figure.name, figure.where
     try:
-        return LOOK_UP[figure.kind](figure, results)
+        if figure.kind == "stress":
+            return stress[name]["completion"], (stress[name]["low"], stress[name]["high"])
+        if figure.kind in ("error", "success"):
+            versus = run.predictors["versus_wls"][name][where]
+            if figure.kind == "success":
+                return versus["success_gain_points"], versus["success_ci"]
+            low, high = versus["ci"]
+            return -versus["mae_reduction_percent"], (-high, -low)
+        group, key = IN_SUMMARY[figure.kind]
+        cell = run.loads[figure.load][group][name][where]
+        return cell[key], cell["ci"]
     except KeyError:
         return None
-
-
-def _level(figure: PaperFigure, results: RunResults) -> Ours:
-    cell = results.loads[figure.load]["methods"][figure.name][figure.where]
-    return cell["completion"], cell["ci"]
-
-
-def _difference(figure: PaperFigure, results: RunResults) -> Ours:
-    cell = results.loads[figure.load]["differences"][figure.name][figure.where]
-    return cell["points"], cell["ci"]
-
-
-def _operation(figure: PaperFigure, results: RunResults) -> Ours:
-    cell = results.loads[figure.load]["diagnostic_differences"][figure.name][figure.where]
-    return cell["mean"], cell["ci"]
-
-
-def _error(figure: PaperFigure, results: RunResults) -> Ours:
-    versus = results.predictors["versus_wls"][figure.name][figure.where]
-    low, high = versus["ci"]
-    return -versus["mae_reduction_percent"], (-high, -low)
-
-
-def _success(figure: PaperFigure, results: RunResults) -> Ours:
-    versus = results.predictors["versus_wls"][figure.name][figure.where]
-    return versus["success_gain_points"], versus["success_ci"]
-
-
-def _stress(figure: PaperFigure, results: RunResults) -> Ours | None:
-    if results.stress is None:
-        return None
-    played: Mapping[str, Any] = results.stress[figure.name]
-    return 100 * played["completed"] / played["tasks"], None
-
-
-LOOK_UP: dict[Kind, Callable[[PaperFigure, RunResults], Ours | None]] = {
-    "level": _level,
-    "difference": _difference,
-    "operation": _operation,
-    "error": _error,
-    "success": _success,
-    "stress": _stress,
-}
 
 
 def _row(figure: PaperFigure, found: Ours | None) -> Row:
@@ -92,7 +78,7 @@ def _row(figure: PaperFigure, found: Ours | None) -> Row:
         cell = Cell("not run")
     else:
         value, ends = found
-        cell = Cell(_number(value, form), brackets(ends, form) if ends is not None else "")
+        cell = Cell(_number(value, form), brackets(ends, form))
     return Row(_what(figure), [Cell(paper), cell, Cell(figure.place)])
 
 

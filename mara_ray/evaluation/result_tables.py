@@ -8,7 +8,8 @@ from typing import Any
 
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS, established, points
-from mara_ray.evaluation.tables import CHAMPION, MEAN, OPTIMUM, REFERENCE, in_order, label
+from mara_ray.evaluation.run_results import SweepResults
+from mara_ray.evaluation.tables import BOUNDS, CHAMPION, MEAN, OPTIMUM, REFERENCE, in_order, label
 
 
 @dataclass(frozen=True)
@@ -173,43 +174,25 @@ def diagnostics(summary: Mapping[str, Any]) -> ResultTable:
     return ResultTable("How the methods work the pool", head, rows, note)
 
 
-def switching(margins: Sequence[Mapping[str, Any]]) -> ResultTable:
-    """Leads over LARA as a node that changes its task loses steps.
-
-    Args:
-        margins: rows as `experiments.margins` writes them.
-    """
-    cells = {(m["method"], m["value"]): m for m in margins if m["setting"] == "switch_cost"}
-    costs = sorted({value for _, value in cells})
-    rows = [
-        Row(label(name), [_margin(cells[name, cost]) for cost in costs])
-        for name in in_order({name for name, _ in cells})
-        if name != REFERENCE
-    ]
+def leads(sweep: SweepResults) -> ResultTable:
+    """The lead over LARA of every method in every cell of a sweep, mean over the sets."""
+    found = [lead for lead in sweep.leads if lead["set"] == MEAN and lead.get("lead") is not None]
+    varied = [axis for axis in (*sweep.axes, "workload", "load") if len({str(x.get(axis)) for x in found}) > 1]
+    names = in_order({lead["method"] for lead in found} - {REFERENCE, *BOUNDS})
+    places = list(dict.fromkeys(tuple(str(lead[axis]) for axis in varied) for lead in found))
+    cells = {(tuple(str(x[axis]) for axis in varied), x["method"]): _lead(x) for x in found}
+    rows = [Row(", ".join(place), [cells[place, name] for name in names]) for place in places]
+    head = [", ".join(map(axis_label, varied)) or "cell", *map(label, names)]
     note = (
-        f"Points over {label(REFERENCE)}, which pays the costs, too; mean over the sets, with 95 % intervals."
+        f"Points over {label(REFERENCE)}, which is played in each row, too; mean over the sets, with 95 % intervals."
     )
-    head = [f"lead over {label(REFERENCE)}", *(f"{cost:g} steps a switch" for cost in costs)]
-    return ResultTable("Leads when switching costs", head, rows, note)
+    return ResultTable(f"Sweep {sweep.name}: {sweep.about}", head, rows, note)
 
 
-def _margin(margin: Mapping[str, Any]) -> Cell:
-    return Cell(points(margin["points"]), brackets((margin["low"], margin["high"]), "+.1f"))
+def axis_label(axis: str) -> str:
+    """`simulator.switch_cost_steps` as people read it."""
+    return axis.rpartition(".")[2].replace("_", " ")
 
 
-def stress(played: Mapping[str, Mapping[str, float]]) -> ResultTable:
-    """Tasks finished in the stress test.
-
-    Args:
-        played: by method the mean, "lowest" and "highest" number "completed", and the "tasks".
-    """
-    rows = [
-        Row(label(name), [Cell(f"{played[name][key]:.1f}") for key in ("completed", "lowest", "highest")])
-        for name in in_order(played)
-    ]
-    tasks = next(iter(played.values()))["tasks"]
-    note = (
-        f"Of {tasks:g} tasks that are all there at the start; those that nobody can finish stand in front."
-        " Over the episodes and training seeds."
-    )
-    return ResultTable("The stress test", ["method", "tasks finished, mean", "lowest", "highest"], rows, note)
+def _lead(lead: Mapping[str, Any]) -> Cell:
+    return Cell(points(lead["lead"]), brackets((lead["lead_low"], lead["lead_high"]), "+.1f"))
