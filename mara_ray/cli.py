@@ -23,6 +23,7 @@ from mara_ray.commands.options import (
     show_path,
 )
 from mara_ray.commands.predictor import predictor_app
+from mara_ray.commands.results import results_app
 from mara_ray.commands.sweep import sweep_app
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError
@@ -32,6 +33,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
 app.add_typer(sweep_app)
+app.add_typer(results_app)
 app.add_typer(dashboards_app)
 app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
@@ -66,15 +68,6 @@ def allocator_train(
     """Train the Multi-Agent Transformer policies by PPO."""
     done = do_stages("allocator", preset, set_, out, force)
     show_path("policies", done.folder("allocator"), as_json)
-
-
-@app.command()
-def report(
-    set_: Overrides, force: Force, preset: Preset = "quick", out: Out = None, as_json: Json = False
-) -> None:
-    """Write the self-contained report.html."""
-    done = do_stages("report", preset, set_, out, force)
-    show_path("report", done.directory / "report.html", as_json)
 
 
 @app.command()

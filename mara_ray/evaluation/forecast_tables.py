@@ -70,9 +70,7 @@ def slow_errors(evaluation: Mapping[str, Any]) -> ResultTable:
     return _errors("the quarter that falls least", evaluation["slow"], names, ".1f")
 
 
-def _errors(
-    title: str, scores: Mapping[str, Any], names: Mapping[str, str], form: str
-) -> ResultTable:
+def _errors(title: str, scores: Mapping[str, Any], names: Mapping[str, str], form: str) -> ResultTable:
     sets = [name for name in in_order(scores[BASELINE]) if name != MEAN]
     rows = [
         Row(text, [Cell(f"{scores[name][s]['capped_mae']:{form}}") for s in sets])
@@ -91,9 +89,7 @@ def settings_tried(calibration: Mapping[str, Any], windows: Sequence[int] = (150
     """
     first = min(row["load"] for row in calibration["rows"])
     shown = [row for row in calibration["rows"] if row["load"] == first and row["window"] in windows]
-    rows = [
-        Row(f"{row['least_fraction']:.2f}", [Cell(f"{row['window']}"), *_played(row)]) for row in shown
-    ]
+    rows = [Row(f"{row['least_fraction']:.2f}", [Cell(f"{row['window']}"), *_played(row)]) for row in shown]
     head = ["least fraction", "D0", *map(label, METHODS), "LARA's lead"]
     return ResultTable("Settings tried", head, rows, f"At p = {first:g}.")
 

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from mara_ray.evaluation.plots import (
-    BLUE,
-    GREEN,
-    METHOD_COLOURS,
-    ORANGE,
-    PURPLE,
-    SKY,
-    STYLE,
-    Picture,
-    small_multiples,
-    to_png,
-)
+from mara_ray.evaluation.plots import STYLE, Picture, method_styles, small_multiples, to_png
 from mara_ray.evaluation.tables import BOUNDS, MEAN, REFERENCE, in_order, label
 
-SPARE_COLOURS = (PURPLE, GREEN, SKY, ORANGE, BLUE)  # for methods without a colour of their own
-MARKERS = "os^vDP*X"
 LOAD = "load"
 
 
@@ -44,8 +29,6 @@ def lead_figure(leads: pd.DataFrame, axes: list[str]) -> Picture | None:
     if "lead" not in leads or means.empty or not varied:
         return None
     methods = in_order(means["method"].unique())
-    spare = cycle(SPARE_COLOURS)
-    colours = {name: METHOD_COLOURS.get(name) or next(spare) for name in methods}
     first = means.iloc[0]
     with plt.rc_context(STYLE):
         figure, panels = small_multiples(len(varied), 3.4)
@@ -54,14 +37,15 @@ def lead_figure(leads: pd.DataFrame, axes: list[str]) -> Picture | None:
             lines = means[(means[others] == first[others]).all(axis=1)]
             ticks = list(dict.fromkeys(lines[axis]))
             place = _places(ticks)
-            for number, name in enumerate(methods):
+            for name, style in method_styles(methods).items():
                 line = lines[lines["method"] == name]
                 x = line[axis].map(place).to_numpy(float)
                 order = np.argsort(x)
                 x, line = x[order], line.iloc[order]
-                colour, marker = colours[name], MARKERS[number % len(MARKERS)]
-                panel.fill_between(x, line["lead_low"], line["lead_high"], color=colour, alpha=0.12, lw=0)
-                panel.plot(x, line["lead"], label=label(name), marker=marker, ms=4, lw=1.3, color=colour)
+                panel.fill_between(
+                    x, line["lead_low"], line["lead_high"], color=style["color"], alpha=0.12, lw=0
+                )
+                panel.plot(x, line["lead"], label=label(name), ms=4, lw=1.3, **style)
             panel.axhline(0, color="black", lw=0.9)
             panel.set_xticks([place[tick] for tick in ticks], [str(tick) for tick in ticks])
             panel.set_xlabel(axis.rpartition(".")[2].replace("_", " "))

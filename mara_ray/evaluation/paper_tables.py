@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dataclasses import replace
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS
 from mara_ray.evaluation.paper import PAPER, PaperFigure
@@ -98,3 +99,19 @@ def _what(figure: PaperFigure) -> str:
         return name
     load = f" at p = {figure.load}"
     return name + ("" if figure.where == MEAN else f", {label(figure.where)}") + load
+
+
+def forecasts_beside_paper(evaluation: Mapping[str, Any]) -> ResultTable:
+    """The paper's numbers on forecasts beside flow matching and the quantile GRU.
+
+    Args:
+        evaluation: see `predictor.evaluate.evaluate_predictors`.
+    """
+    run = RunResults({}, evaluation, {})
+    names = [name for name in ("fm", "quantile") if name in evaluation["versus_wls"]]
+    rows = []
+    for figure in PAPER["Forecasts"]:
+        beside = [_row(figure, ours(replace(figure, name=name), run, {})) for name in names]
+        paper, ours_, _ = beside[0].cells
+        rows.append(Row(beside[0].name, [paper, ours_, *(row.cells[1] for row in beside[1:])]))
+    return ResultTable("Forecasts", ["set", "paper", *map(label, names)], rows)

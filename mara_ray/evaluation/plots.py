@@ -1,14 +1,15 @@
 """Pictures of results: each is a PNG with its caption and a text for those who cannot see it.
 
-Colours are Okabe and Ito's, safe for colour-blind readers: blue for learned allocators, orange for LARA,
-grey for queues.
+Colours are Okabe and Ito's (two of Tol's beside them), safe for colour-blind readers: blue for learned
+allocators, orange for LARA, grey for queues.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from textwrap import fill
 from typing import Any
 
@@ -40,9 +41,14 @@ METHOD_COLOURS = {
     "mara_sparse": GREEN,
     "lara_fm": ORANGE,
     "lara": VERMILION,
-    "edf": "#7F7F7F",
-    "fifo": "#B3B3B3",
+    "laira": PURPLE,
+    "planner": "#332288",
+    "srpt": "#882255",
+    "edf": "#6E6E6E",
+    "fifo": "#A6A6A6",
 }
+SPARE_COLOURS = ("#117733", "#AA4499", "#999933", "#44AA99")  # for methods without a colour of their own
+MARKERS = "os^vDP*XhdpH"
 BOUND_STYLES = {"clairvoyant": "-", "independent": ":", "oracle_online": "--"}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -84,9 +90,17 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def small_multiples(num_panels: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A grid of up to three panels a row, or four if there are many; unused places are blank."""
-    columns = min(3 if num_panels <= 9 else 4, num_panels)
+def method_styles(methods: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A colour and a marker for each method, so that lines can be told apart without colours, too."""
+    spare, markers = cycle(SPARE_COLOURS), cycle(MARKERS)
+    return {
+        name: {"color": METHOD_COLOURS.get(name) or next(spare), "marker": next(markers)} for name in methods
+    }
+
+
+def small_multiples(num_panels: int, height: float, columns: int | None = None) -> tuple[Figure, list[Axes]]:
+    """A grid of up to three panels a row (four if there are many), or as asked; unused places are blank."""
+    columns = min(columns or (3 if num_panels <= 9 else 4), num_panels)
     rows = -(-num_panels // columns)
     figure, grid = plt.subplots(
         rows, columns, figsize=(7.2, height * rows), squeeze=False, layout="constrained"
@@ -103,8 +117,9 @@ def completion_bars(summary: Mapping[str, Any]) -> Picture:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
         width = 0.84 / len(methods)
+        colours = {name: style["color"] for name, style in method_styles(methods).items()}
         bars = [
-            _draw_bars(axes, method, by_set, (number - (len(methods) - 1) / 2) * width, width)
+            _draw_bars(axes, method, by_set, (number - (len(methods) - 1) / 2) * width, width, colours)
             for number, (method, by_set) in enumerate(methods.items())
         ]
         for name, by_set in bounds.items():
@@ -131,16 +146,23 @@ def completion_bars(summary: Mapping[str, Any]) -> Picture:
     return Picture("completion", "Who finishes how many tasks", caption, alt, png)
 
 
-def _draw_bars(axes: Axes, method: str, by_set: Mapping[str, Any], offset: float, width: float) -> Patch:
+def _draw_bars(
+    axes: Axes,
+    method: str,
+    by_set: Mapping[str, Any],
+    offset: float,
+    width: float,
+    colours: Mapping[str, str],
+) -> Patch:
     centre = np.arange(len(by_set)) + offset
     level = np.array([cell["completion"] for cell in by_set.values()])
     ends = np.array([cell["ci"] for cell in by_set.values()])
-    colour = METHOD_COLOURS.get(method, PURPLE)
+    colour = colours[method]
     axes.bar(centre, level, 0.92 * width, color=colour)
     errors = np.abs(ends.T - level)
     axes.errorbar(centre, level, errors, fmt="none", ecolor="black", elinewidth=0.9, capsize=2)
     for x, value, top in zip(centre, level, ends[:, 1], strict=True):
-        axes.text(x, top + 0.8, f"{value:.0f}", ha="center", va="bottom", fontsize=6.5)
+        axes.text(x, top + 0.8, f"{value:.0f}", ha="center", va="bottom", fontsize=min(6.5, 40 * width))
     return Patch(color=colour, label=label(method))
 
 

@@ -13,13 +13,12 @@ from string import Template
 from typing import Any
 
 from mara_ray.artifacts import written_whole
-from mara_ray.evaluation.diagnostics import MEASURES
-from mara_ray.evaluation.findings import MINUS, established, findings, points, span
+from mara_ray.evaluation import forecast_tables, result_tables
+from mara_ray.evaluation.findings import findings
+from mara_ray.evaluation.paper_tables import NOTE, paper_tables
 from mara_ray.evaluation.plots import Picture
-from mara_ray.evaluation.tables import MEAN, label, predictor_scores
-
-# The scores of a predictor that are shown, and the factor to the unit of the column.
-SCORES = {"capped_mae": 1, "success_accuracy": 100, "crps": 1, "coverage_90": 100}
+from mara_ray.evaluation.result_tables import Cell, ResultTable, Row
+from mara_ray.evaluation.run_results import RunResults, SweepResults
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,29 @@ class Provenance:
         versions: of the package and what it stands on.
         seed: the run's root seed.
         config: the whole configuration, JSON-like.
-        stage_seconds: wall-clock seconds of each stage.
     """
 
     versions: Mapping[str, str]
     seed: int
     config: Mapping[str, Any]
-    stage_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, with its name for links."""
+
+    name: str
+    title: str
+    content: str
 
 
 def write_report(
     path: Path,
     *,
     title: str,
-    summary: Mapping[str, Any],
-    predictors: Mapping[str, Any],
-    pictures: Sequence[Picture],
+    results: RunResults,
+    sweeps: Sequence[SweepResults],
+    pictures: Mapping[str, Picture],
     provenance: Provenance,
 ) -> None:
     """Write the report, whole or not at all.
@@ -53,38 +59,72 @@ def write_report(
     Args:
         path: of the HTML file.
         title: heading of the page.
-        summary: see `tables.summarise`; its "diagnostics" are those of `diagnostics.diagnose`.
-        predictors: see `predictor.evaluate.evaluate_predictors`.
-        pictures: in the order of reading; the first stands on top, beside the table.
+        results: of the run.
+        sweeps: shown beside them.
+        pictures: by name, in the order of reading; "completion" stands on top, "loads" beside its table, those
+            that are named "leads-" and a sweep beside its.
         provenance: for the foot of the page.
 
     Raises:
         UserError: the directory cannot be written.
         MachineError: the disk is full.
     """
-    first, *others = pictures
-    bullets = "".join(f"<li>{_text(sentence)}</li>" for sentence in findings(summary))
-    results = [
-        _section("In short", f"<ul>{bullets}</ul>"),
-        _section(first.title, _figure(first)),
-        _section("Completion", _completion(summary)),
-        _section("Differences", _differences(summary)),
-        *(_section(picture.title, _figure(picture)) for picture in others),
-        _section("Forecasts of remaining demand", _predictors(predictors)),
-        _section("How the methods work the pool", _diagnostics(summary["diagnostics"])),
-    ]
+    sections = _sections(results, sweeps, pictures)
+    sections.append(Section("origin", "Where the numbers come from", _provenance(results, provenance)))
+    links = [*((s.name, s.title) for s in sections), ("reading", "How to read this")]
     page = (resources.files("mara_ray.evaluation") / "report.html").read_text(encoding="utf-8")
     html = Template(page).substitute(
         title=escape(title),
-        results="\n".join(results),
-        provenance=_section("Where the numbers come from", _provenance(summary, provenance)),
+        links="".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in links),
+        sections="\n".join(map(_section, sections)),
     )
     with written_whole(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
 
 
-def _section(title: str, content: str) -> str:
-    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>"
+def _sections(
+    results: RunResults, sweeps: Sequence[SweepResults], pictures: Mapping[str, Picture]
+) -> list[Section]:
+    summary, left = results.summary, dict(pictures)
+    bullets = "".join(f"<li>{_text(sentence)}</li>" for sentence in findings(summary))
+    sections = [
+        Section("short", "In short", f"<ul>{bullets}</ul>"),
+        _drawn(left.pop("completion")),
+        _tabled("table", result_tables.completion(summary)),
+        _tabled("differences", result_tables.differences(summary)),
+    ]
+    if len(results.loads) > 1:
+        tables = (result_tables.by_load(results.loads), result_tables.differences_by_load(results.loads))
+        content = _figure(left.pop("loads")) + "".join(map(_titled, tables))
+        sections.append(Section("loads", "As the load grows", content))
+    beside = "".join(map(_titled, paper_tables(results, sweeps)))
+    if beside:
+        note = f'<p class="note">{_text(NOTE)}</p>'
+        sections.append(Section("paper", "The paper's numbers beside ours", note + beside))
+    for sweep in sweeps:
+        picture, table = left.pop(f"leads-{sweep.name}", None), result_tables.leads(sweep)
+        content = (_figure(picture) if picture else "") + _table(table)
+        sections.append(Section(f"sweep-{sweep.name}", table.title, content))
+    sections += map(_drawn, left.values())
+    sections.append(_tabled("forecasts", forecast_tables.predictors(results.predictors)))
+    sections.append(_tabled("operation", result_tables.diagnostics(summary)))
+    return sections
+
+
+def _section(section: Section) -> str:
+    return f'<section id="{section.name}">\n<h2>{escape(section.title)}</h2>\n{section.content}\n</section>'
+
+
+def _drawn(picture: Picture) -> Section:
+    return Section(picture.name, picture.title, _figure(picture))
+
+
+def _tabled(name: str, table: ResultTable) -> Section:
+    return Section(name, table.title, _table(table))
+
+
+def _titled(table: ResultTable) -> str:
+    return f"<h3>{escape(table.title)}</h3>{_table(table)}"
 
 
 def _text(plain: str) -> str:
@@ -98,103 +138,43 @@ def _scroll(content: str, name: str) -> str:
 
 def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.png).decode()
-    image = f'<img id="{picture.name}" alt="{escape(picture.alt)}" src="data:image/png;base64,{data}">'
+    image = f'<img alt="{escape(picture.alt)}" src="data:image/png;base64,{data}">'
     return (
         f"<figure>{_scroll(image, picture.title)}<figcaption>{_text(picture.caption)}</figcaption></figure>"
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[str], name: str) -> str:
-    cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    return _scroll(f"<table><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table>", name)
+def _table(table: ResultTable) -> str:
+    head = "".join(f'<th scope="col">{_text(name)}</th>' for name in table.head)
+    body = "".join(map(_row, table.rows))
+    html = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return _scroll(html, table.title) + (f'<p class="note">{_text(table.note)}</p>' if table.note else "")
 
 
-def _row(name: str, cells: Sequence[str], kind: str = "") -> str:
-    return f'<tr class="{kind}"><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
+def _row(row: Row) -> str:
+    kind = ' class="reference"' if row.reference else ""
+    return f'<tr{kind}><th scope="row">{_text(row.name)}</th>{"".join(map(_cell, row.cells))}</tr>'
 
 
-def _cell(value: str, under: str = "", claim: bool = False) -> str:
-    small = f"<small>{escape(under)}</small>" if under else ""
-    return f"<td{' class=claim' if claim else ''}>{escape(value)}{small}</td>"
+def _cell(cell: Cell) -> str:
+    small = f"<small>{escape(cell.interval)}</small>" if cell.interval else ""
+    return f"<td{' class=claim' if cell.claim else ''}>{escape(cell.value)}{small}</td>"
 
 
-def _completion(summary: Mapping[str, Any]) -> str:
-    sets = list(next(iter(summary["methods"].values())))
-    rows = []
-    for kind, group in (("", summary["methods"]), ("reference", summary["bounds"])):
-        for method, by_set in group.items():
-            cells = [_cell(f"{by_set[s]['completion']:.1f}", span(by_set[s]["ci"])) for s in sets]
-            share = summary["gap_closed"].get(method, {}).get(MEAN)
-            if share is None:
-                cells.append(_cell(""))
-            else:
-                ends = [100 * end for end in summary["gap_closed_ci"][method][MEAN]]
-                cells.append(_cell(f"{100 * share:.0f} %".replace("-", MINUS), span(ends)))
-            rows.append(_row(label(method), cells, kind))
-    head = ["method", *(label(s) for s in sets), "gap closed"]
-    episodes = summary["episodes"]
-    counts = ", ".join(f"{episodes[s]} {label(s)}" for s in sets if s in episodes)
-    note = (
-        f"Tasks finished on time in %, at load p = {summary['load']:g}. Small: 95 % intervals. {counts}"
-        f" episodes from {episodes['roots']} workload roots; {episodes['training_seeds']} training seed(s) of"
-        " each learned method. Grey: reference levels. Gap closed: how much of the way from LARA to the"
-        " clairvoyant optimum, on the mean."
-    )
-    return _table(head, rows, "Completion by method and set") + f'<p class="note">{_text(note)}</p>'
-
-
-def _differences(summary: Mapping[str, Any]) -> str:
-    rows, sets = [], list(next(iter(summary["methods"].values())))
-    for pair, by_set in summary["differences"].items():
-        first, second = pair.split("-")
-        cells = [
-            _cell(points(by_set[s]["points"]), span(by_set[s]["ci"], signed=True), established(by_set[s]))
-            for s in sets
-        ]
-        cells += [_cell(f"{by_set[MEAN][key]:.4f}") for key in ("p", "p_holm")]
-        rows.append(_row(f"{label(first)} {MINUS} {label(second)}", cells))
-    head = ["difference in points", *(label(s) for s in sets), "p", "Holm's p"]
-    note = (
-        "Paired on the same episodes. Blue: the interval leaves out 0 and Holm's p is under 0.05."
-        " The p values shown are those of the mean."
-    )
-    return _table(head, rows, "Differences") + f'<p class="note">{_text(note)}</p>'
-
-
-def _predictors(evaluation: Mapping[str, Any]) -> str:
-    rows = []
-    for name, set_name, scores, versus in predictor_scores(evaluation):
-        cells = [_cell(f"{factor * scores[key]:.1f}") for key, factor in SCORES.items()]
-        if versus:
-            cells.append(_cell(points(versus["mae_reduction_percent"]), span(versus["ci"], signed=True)))
-        else:
-            cells.append(_cell(""))
-        rows.append(_row(f"{label(name)}, {label(set_name)}", cells))
-    head = ["predictor, set", "capped MAE", "on time? right, %", "CRPS", "in 90 % band, %", "MAE saved, %"]
-    note = (
-        "On test curves, which no predictor was fitted to. Capped MAE: error of the steps still needed, never"
-        " counted as the remaining cap. On time: how often it says rightly whether a task will be done within"
-        " a window. CRPS: the error of the whole distribution, in steps. MAE saved: against WLS, with its"
-        " paired 95 % interval over curves."
-    )
-    return _table(head, rows, "Forecasts") + f'<p class="note">{_text(note)}</p>'
-
-
-def _diagnostics(table: Mapping[str, Mapping[str, Any]]) -> str:
-    rows = [
-        _row(label(method), [_cell(f"{cells[m]['mean']:.1f}", span(cells[m]["ci"])) for m in MEASURES])
-        for method, cells in table.items()
-    ]
-    head = ["method", *(name for name, _ in MEASURES.values())]
-    return _table(head, rows, "Operation") + '<p class="note">Means over episodes, sets weighted equally.</p>'
-
-
-def _provenance(summary: Mapping[str, Any], provenance: Provenance) -> str:
-    facts = {f"{name} hash": value for name, value in summary["hashes"].items()}
+def _provenance(results: RunResults, provenance: Provenance) -> str:
+    facts = {f"{name} hash": value for name, value in results.summary["hashes"].items()}
     facts |= {"seed": str(provenance.seed), **provenance.versions}
-    facts |= {f"{stage}, wall": f"{seconds:.0f} s" for stage, seconds in provenance.stage_seconds.items()}
+    facts |= {
+        f"{stage}, wall": f"{record['wall_s']:.0f} s"
+        for stage, record in results.stages.items()
+        if stage != "report"
+    }
     items = "".join(
         f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in facts.items()
     )
-    config = escape(json.dumps(provenance.config, indent=2))
-    return f"<dl>{items}</dl><details><summary>The whole configuration</summary><pre>{config}</pre></details>"
+    folded = {"The manifest": results.stages, "The whole configuration": provenance.config}
+    details = "".join(
+        f'<details><summary>{name}</summary><pre tabindex="0">{escape(json.dumps(content, indent=2))}</pre></details>'
+        for name, content in folded.items()
+    )
+    return f"<dl>{items}</dl>{details}"

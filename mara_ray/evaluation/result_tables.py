@@ -177,15 +177,15 @@ def diagnostics(summary: Mapping[str, Any]) -> ResultTable:
 def leads(sweep: SweepResults) -> ResultTable:
     """The lead over LARA of every method in every cell of a sweep, mean over the sets."""
     found = [lead for lead in sweep.leads if lead["set"] == MEAN and lead.get("lead") is not None]
-    varied = [axis for axis in (*sweep.axes, "workload", "load") if len({str(x.get(axis)) for x in found}) > 1]
+    varied = [
+        axis for axis in (*sweep.axes, "workload", "load") if len({str(x.get(axis)) for x in found}) > 1
+    ]
     names = in_order({lead["method"] for lead in found} - {REFERENCE, *BOUNDS})
     places = list(dict.fromkeys(tuple(str(lead[axis]) for axis in varied) for lead in found))
     cells = {(tuple(str(x[axis]) for axis in varied), x["method"]): _lead(x) for x in found}
     rows = [Row(", ".join(place), [cells[place, name] for name in names]) for place in places]
     head = [", ".join(map(axis_label, varied)) or "cell", *map(label, names)]
-    note = (
-        f"Points over {label(REFERENCE)}, which is played in each row, too; mean over the sets, with 95 % intervals."
-    )
+    note = f"Points over {label(REFERENCE)}, which is played in each row, too; mean over the sets, with 95 % intervals."
     return ResultTable(f"Sweep {sweep.name}: {sweep.about}", head, rows, note)
 
 
