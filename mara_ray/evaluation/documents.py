@@ -1,6 +1,7 @@
 """The tables of README.md and docs/*.md, from the small results that are kept in docs/results.
 
-A part of a page between markers (see `markdown`) names one of `TABLES` and its source, a folder or a JSON file there.
+A part of a page between markers (see `markdown`) names one of `TABLES` and its source, a folder or a JSON
+file there.
 """
 
 from __future__ import annotations

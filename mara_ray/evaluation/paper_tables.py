@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from dataclasses import replace
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS
-from mara_ray.evaluation.paper import PAPER, PaperFigure
+from mara_ray.evaluation.paper import BASE_LOAD, PAPER, PaperFigure
 from mara_ray.evaluation.result_tables import Cell, ResultTable, Row, brackets, pair_label
 from mara_ray.evaluation.run_results import RunResults, SweepResults
 from mara_ray.evaluation.tables import MEAN, label
@@ -22,12 +22,13 @@ IN_SUMMARY: dict[str, tuple[str, str]] = {
 }
 NOTE = (
     "Ours comes from other tasks, small networks on data that ship, so levels need not agree; what methods"
-    " gain over one another is what to compare. Brackets hold 95 % intervals."
+    " gain over one another is what to compare. At p = 0.04 if nothing else is said. Brackets hold 95 %"
+    " intervals."
 )
 
 
 def paper_tables(run: RunResults, sweeps: Sequence[SweepResults] = ()) -> list[ResultTable]:
-    """A table for each of the paper's groups of which the run, or a sweep (of the stress test), has something."""
+    """A table for each of the paper's groups that the run, or a sweep of stress tests, answers."""
     stress = {
         lead["method"]: lead
         for sweep in sweeps
@@ -70,17 +71,17 @@ def ours(figure: PaperFigure, run: RunResults, stress: Mapping[str, Mapping[str,
 
 
 def _row(figure: PaperFigure, found: Ours | None) -> Row:
-    form = ".1f" if figure.kind in ("level", "stress") else "+.1f"
-    decimals = "+.2f" if form.startswith("+") else ".2f"
-    paper = _number(figure.value, decimals)
+    form = {"level": ".1f", "stress": ".1f", "operation": "+.2f"}.get(figure.kind, "+.1f")
+    sign = "+" if form.startswith("+") else ""
+    paper = _number(figure.value, f"{sign}g")
     if figure.upto is not None:
-        paper += f" to {_number(figure.upto, decimals)}"
+        paper += f" to {_number(figure.upto, f'{sign}g')}"
     if found is None:
         cell = Cell("not run")
     else:
         value, ends = found
         cell = Cell(_number(value, form), brackets(ends, form))
-    return Row(_what(figure), [Cell(paper), cell, Cell(figure.place)])
+    return Row(_what(figure), [Cell(paper), cell, Cell(figure.place, prose=True)])
 
 
 def _number(value: float, form: str) -> str:
@@ -97,7 +98,7 @@ def _what(figure: PaperFigure) -> str:
     name = pair_label(figure.name) + ", points" if figure.kind == "difference" else f"{label(figure.name)}, %"
     if figure.kind == "stress":
         return name
-    load = f" at p = {figure.load}"
+    load = "" if figure.load == BASE_LOAD else f", p = {figure.load}"
     return name + ("" if figure.where == MEAN else f", {label(figure.where)}") + load
 
 

@@ -48,6 +48,7 @@ METHOD_COLOURS = {
     "fifo": "#A6A6A6",
 }
 SPARE_COLOURS = ("#117733", "#AA4499", "#999933", "#44AA99")  # for methods without a colour of their own
+MANY_METHODS = 7  # more bars than that leave no room for numbers
 MARKERS = "os^vDP*XhdpH"
 BOUND_STYLES = {"clairvoyant": "-", "independent": ":", "oracle_online": "--"}
 STYLE: dict[Any, Any] = {
@@ -161,8 +162,9 @@ def _draw_bars(
     axes.bar(centre, level, 0.92 * width, color=colour)
     errors = np.abs(ends.T - level)
     axes.errorbar(centre, level, errors, fmt="none", ecolor="black", elinewidth=0.9, capsize=2)
-    for x, value, top in zip(centre, level, ends[:, 1], strict=True):
-        axes.text(x, top + 0.8, f"{value:.0f}", ha="center", va="bottom", fontsize=min(6.5, 40 * width))
+    if len(colours) <= MANY_METHODS:
+        for x, value, top in zip(centre, level, ends[:, 1], strict=True):
+            axes.text(x, top + 0.8, f"{value:.0f}", ha="center", va="bottom", fontsize=6.5)
     return Patch(color=colour, label=label(method))
 
 

@@ -61,8 +61,8 @@ def write_report(
         title: heading of the page.
         results: of the run.
         sweeps: shown beside them.
-        pictures: by name, in the order of reading; "completion" stands on top, "loads" beside its table, those
-            that are named "leads-" and a sweep beside its.
+        pictures: by name, in the order of reading; "completion" stands on top, "loads" and "leads-" with a
+            sweep's name beside their tables.
         provenance: for the foot of the page.
 
     Raises:
@@ -158,7 +158,8 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     small = f"<small>{escape(cell.interval)}</small>" if cell.interval else ""
-    return f"<td{' class=claim' if cell.claim else ''}>{escape(cell.value)}{small}</td>"
+    kind = ' class="claim"' if cell.claim else ' class="prose"' if cell.prose else ""
+    return f"<td{kind}>{escape(cell.value)}{small}</td>"
 
 
 def _provenance(results: RunResults, provenance: Provenance) -> str:
@@ -173,8 +174,10 @@ def _provenance(results: RunResults, provenance: Provenance) -> str:
         f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in facts.items()
     )
     folded = {"The manifest": results.stages, "The whole configuration": provenance.config}
-    details = "".join(
-        f'<details><summary>{name}</summary><pre tabindex="0">{escape(json.dumps(content, indent=2))}</pre></details>'
-        for name, content in folded.items()
-    )
-    return f"<dl>{items}</dl>{details}"
+    return f"<dl>{items}</dl>" + "".join(map(_folded, folded.items()))
+
+
+def _folded(item: tuple[str, Any]) -> str:
+    name, content = item
+    text = escape(json.dumps(content, indent=2))
+    return f'<details><summary>{name}</summary><pre tabindex="0">{text}</pre></details>'

@@ -20,11 +20,13 @@ class Cell:
         value: as it is read.
         interval: its 95 % interval, or nothing.
         claim: it is a difference that may be claimed, see `findings.established`.
+        prose: it holds words, not a number.
     """
 
     value: str = ""
     interval: str = ""
     claim: bool = False
+    prose: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table with its heading, the names of its columns (that of the rows' names first) and how to read it."""
+    """A table: its heading, the names of its columns (that of the rows' names first) and how to read it."""
 
     title: str
     head: Sequence[str]
@@ -165,13 +167,14 @@ def differences_by_load(summaries: Mapping[str, Mapping[str, Any]]) -> ResultTab
 def diagnostics(summary: Mapping[str, Any]) -> ResultTable:
     """How the methods work the pool."""
     found = summary["diagnostics"]
-    rows = [
-        Row(label(name), [Cell(f"{found[name][m]['mean']:.1f}", brackets(found[name][m]["ci"])) for m in MEASURES])
-        for name in in_order(found)
-    ]  # fmt: skip
+    rows = [Row(label(name), [_measure(found[name][m]) for m in MEASURES]) for name in in_order(found)]
     head = ["method", *(name for name, _ in MEASURES.values())]
     note = f"At p = {summary['load']:g}: means over episodes, sets weighted equally, with 95 % intervals."
     return ResultTable("How the methods work the pool", head, rows, note)
+
+
+def _measure(found: Mapping[str, Any]) -> Cell:
+    return Cell(f"{found['mean']:.1f}", brackets(found["ci"]))
 
 
 def leads(sweep: SweepResults) -> ResultTable:
@@ -185,8 +188,11 @@ def leads(sweep: SweepResults) -> ResultTable:
     cells = {(tuple(str(x[axis]) for axis in varied), x["method"]): _lead(x) for x in found}
     rows = [Row(", ".join(place), [cells[place, name] for name in names]) for place in places]
     head = [", ".join(map(axis_label, varied)) or "cell", *map(label, names)]
-    note = f"Points over {label(REFERENCE)}, which is played in each row, too; mean over the sets, with 95 % intervals."
-    return ResultTable(f"Sweep {sweep.name}: {sweep.about}", head, rows, note)
+    note = (
+        f"{sweep.about}: points over {label(REFERENCE)}, which is played in each row, too; mean over the"
+        " sets, with 95 % intervals."
+    )
+    return ResultTable(f"Sweep: {sweep.name}", head, rows, note[0].upper() + note[1:])
 
 
 def axis_label(axis: str) -> str:

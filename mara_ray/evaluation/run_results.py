@@ -1,4 +1,4 @@
-"""The small files that the tables of a run and of a sweep are made from, and copies of them beside the documents."""
+"""The small files that the tables of a run and of a sweep are made from."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SweepResults:
         if "axes" not in rows.attrs or rows.attrs["kind"] == "forecasts":
             raise UserError(f"sweep: {folder} holds no episodes of a sweep; name the directory of one")
         leads = leads_of(rows, rows.attrs["resamples"], rows.attrs["seed"]).round(3)
-        records = leads.astype(object).where(leads.notna(), None).to_dict("records")
+        records: list[Any] = leads.astype(object).where(leads.notna(), None).to_dict("records")
         return cls(rows.attrs["sweep"], rows.attrs["about"], rows.attrs["axes"], records)
 
 
@@ -97,7 +97,7 @@ def keep_results(directory: Path, folder: Path) -> None:
         write_json(folder / LEADS, vars(SweepResults.read(directory)))
         return
     RunResults.read(directory)
-    for path in (SUMMARY, MANIFEST, CONFIG, FORECASTS):
+    for path in (SUMMARY, MANIFEST, FORECASTS):
         with written_whole(folder / path) as temporary:
             shutil.copyfile(directory / path, temporary)
 

@@ -87,7 +87,7 @@ def draw_episode(arena: Arena, methods: Sequence[str], cell: Cell, episode: int)
 
 
 def _histories(run: Run) -> dict[str, pd.DataFrame]:
-    """The metrics of every policy whose training is at hand: in the run, or beside the policies that it took."""
+    """The metrics of every training at hand: in the run, or beside the policies that it took."""
     trained, found = run.config.allocator.trained, {}
     for name, path in policy_metrics(run).items():
         places = [path] if trained is None else [path, located_policies(trained) / name / path.name]

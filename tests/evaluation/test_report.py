@@ -12,8 +12,10 @@ from test_tables import HASHES, make_rows
 
 from mara_ray.evaluation.diagnostics import MEASURES, diagnose
 from mara_ray.evaluation.findings import established, findings
+from mara_ray.evaluation.load_plots import load_curves
 from mara_ray.evaluation.plots import Picture, completion_bars
 from mara_ray.evaluation.report import Provenance, write_report
+from mara_ray.evaluation.run_results import RunResults, SweepResults
 from mara_ray.evaluation.tables import summarise
 
 VOID = {"meta", "link", "img"}
@@ -35,6 +37,18 @@ def predictors() -> dict:
     scores = {"capped_mae": 20.0, "success_accuracy": 0.8, "crps": 10.0, "coverage_90": 0.88}
     versus = {"mae_reduction_percent": -4.0, "success_gain_points": 5.0, "ci": [-9.0, 1.0]}
     return {"predictors": {"fm": {"id": scores}, "wls": {"id": scores}}, "versus_wls": {"fm": {"id": versus}}}
+
+
+def sweep_leads() -> list[dict]:
+    return [
+        {
+            "cell": f"cost-{cost}", "switch_cost": cost, "load": 0.04, "method": method, "set": "mean",
+            "completion": 50.0, "low": 48.0, "high": 52.0,
+            "lead": lead, "lead_low": lead - 1, "lead_high": lead + 1,
+        }
+        for cost in (0, 5)
+        for method, lead in (("mara", 3.0 + cost), ("lara", 0.0), ("clairvoyant", 9.0))
+    ]  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -63,22 +77,29 @@ class Page(HTMLParser):
 def test_report_is_one_whole_file_that_fetches_nothing(
     tmp_path: Path, summary: dict, rows: pd.DataFrame
 ) -> None:
+    whole = summary | diagnose(rows, 0.04, 100, 0)
+    loads = {"0.04": whole, "0.07": whole | {"load": 0.07}}
     write_report(
         tmp_path / "report.html",
         title="run <quick>",
-        summary=summary | {"diagnostics": diagnose(rows, 0.04, 100, 0)},
-        predictors=predictors(),
-        pictures=[completion_bars(summary), Picture("b", "B & b", "caption", 'alt "quoted"', b"png")],
-        provenance=Provenance({"ray": "2.60.0"}, 7, {"name": "quick"}, {"curves": 12.4}),
+        results=RunResults(loads, predictors(), {"curves": {"wall_s": 12.4}}),
+        sweeps=[SweepResults("costs", "what switching costs", ["switch_cost"], sweep_leads())],
+        pictures={
+            "completion": completion_bars(summary),
+            "loads": load_curves(loads),
+            "b": Picture("b", "B & b", "caption", 'alt "quoted"', b"png"),
+        },
+        provenance=Provenance({"ray": "2.60.0"}, 7, {"name": "quick"}),
     )
     html = (tmp_path / "report.html").read_text()
     page = Page(html)
     links = [value for _, attrs in page.attributes for key in ("src", "href") if (value := attrs.get(key))]
-    assert links and all(link.startswith("data:") for link in links)
+    places = {attrs["id"] for _, attrs in page.attributes if "id" in attrs}
+    assert links and all(link.startswith("data:") or link.removeprefix("#") in places for link in links)
     markup = re.sub(r"data:image/png;base64,[^\"]*|http-equiv", "", html)
     assert "http" not in markup and "url(" not in markup and "<script" not in markup
     images = [attrs for tag, attrs in page.attributes if tag == "img"]
-    assert len(images) == 2 and all(image["alt"] for image in images)
+    assert len(images) == 3 and all(image["alt"] for image in images)
     assert any(attrs.get("name") == "viewport" for _, attrs in page.attributes)
     for fact in (
         "run <quick>",
@@ -90,6 +111,9 @@ def test_report_is_one_whole_file_that_fetches_nothing(
         "MARA-WLS",
         "clairvoyant",
         "\u22124.0",
+        "what switching costs".capitalize(),
+        "63.46",  # the paper's
+        "+8.43 to +8.84",
     ):
         assert fact in page.text
     assert list(tmp_path.iterdir()) == [tmp_path / "report.html"]
@@ -125,10 +149,14 @@ def test_established_needs_both() -> None:
 
 
 def test_diagnostics_are_equal_weight_means_with_intervals(rows: pd.DataFrame) -> None:
-    table = diagnose(rows, 0.04, 200, 0)
+    found = diagnose(rows, 0.04, 200, 0)
+    table, differences = found["diagnostics"], found["diagnostic_differences"]
     assert list(table)[:2] == ["mara", "lara"] and "clairvoyant" not in table
-    part = rows[rows.method == "lara"]
+    means = {name: rows[rows.method == name].groupby("set") for name in ("mara", "lara")}
     for measure, (_, factor) in MEASURES.items():
         cell = table["lara"][measure]
-        assert cell["mean"] == pytest.approx(factor * part.groupby("set")[measure].mean().mean())
+        lara, mara = (factor * means[name][measure].mean().mean() for name in ("lara", "mara"))
+        assert cell["mean"] == pytest.approx(lara)
         assert cell["ci"][0] < cell["mean"] < cell["ci"][1]
+        assert differences["mara-lara"][measure]["mean"] == pytest.approx(mara - lara)
+    assert "mara-clairvoyant" not in differences and "lara-fifo" not in differences

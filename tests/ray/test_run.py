@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from mara_ray.cli import main
+from mara_ray.cli import app, main
 from mara_ray.config import load_config
+from mara_ray.errors import UserError
 from mara_ray.experiments.pipeline import Run
 from mara_ray.experiments.stages import STAGES
 
@@ -97,6 +99,28 @@ def test_a_second_run_does_nothing(unbroken: Path) -> None:
     assert "nothing to do" in result.stderr
     assert json.loads(result.stdout) == json.loads((unbroken / "summary.json").read_text())
     assert before == {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.parquet")}
+
+
+def test_pages_and_pictures_of_a_finished_run(unbroken: Path, tmp_path: Path) -> None:
+    runner, run_directory = CliRunner(), str(unbroken)
+    summary = (unbroken / "summary.json").read_text()
+    (unbroken / "report.html").unlink()
+    assert runner.invoke(app, ["report", run_directory]).exit_code == 0
+    assert (unbroken / "report.html").is_file() and (unbroken / "summary.json").read_text() == summary
+    picture = tmp_path / "two.png"
+    asked = ["gantt", run_directory, "--out", str(picture)]
+    assert runner.invoke(app, [*asked, "--methods", "lara,fifo"]).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for wrong, said in (
+        (["--methods", "lara"], "are not two methods"),
+        (["--methods", "lara,lara_hazard"], "needs forecasts of 'hazard'"),
+        (["--methods", "lara,fifo", "--load", "0.5"], "load: 0.5 was not evaluated; use one of"),
+        (["--methods", "lara,fifo", "--episode", "99"], "episode: 99 is not among"),
+    ):
+        error = runner.invoke(app, [*asked, *wrong]).exception
+        assert isinstance(error, UserError) and said in str(error)
+    error = runner.invoke(app, ["report", str(tmp_path)]).exception
+    assert isinstance(error, UserError) and "holds no run" in str(error)
 
 
 @pytest.mark.parametrize("damaged", ["curves/bank.parquet", "forecasts/fm/steps.npy"])
