@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from mara_ray.errors import UserError
 from mara_ray.evaluation.result_tables import Cell, ResultTable, Row
 
+NO_BREAK = "\N{NO-BREAK SPACE}"  # an interval stays on one line
 MARK = re.compile(r"^<!-- results:(.*?) *-->$")
 BEGIN = re.compile(r"^begin (\S+) (\S+)$")
 
@@ -27,7 +28,8 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     value = f"**{cell.value}**" if cell.claim else cell.value
-    return f"{value} {cell.interval}".strip()
+    interval = cell.interval.replace(" ", NO_BREAK)
+    return f"{value} {interval}".strip()
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ def test_markdown_by_hand() -> None:
     lines = [
         "| method | lead |",
         "|---|---|",
-        "| LARA | **+1.5** [+1.0, +2.0] |",
+        "| LARA | **+1.5** [+1.0,\u00a0+2.0] |",
         "| *optimum* |  |",
         "",
         "Note.",
