@@ -113,7 +113,7 @@ def test_pages_and_pictures_of_a_finished_run(unbroken: Path, tmp_path: Path) ->
     assert picture.read_bytes().startswith(b"\x89PNG")
     for wrong, said in (
         (["--methods", "lara"], "are not two methods"),
-        (["--methods", "lara,lara_hazard"], "needs forecasts of 'hazard'"),
+        (["--methods", "lara,fifo", "--root", "9"], "root: 9 was not evaluated; use one of"),
         (["--methods", "lara,fifo", "--load", "0.5"], "load: 0.5 was not evaluated; use one of"),
         (["--methods", "lara,fifo", "--episode", "99"], "episode: 99 is not among"),
     ):
