@@ -12,6 +12,7 @@ import typer
 from mara_ray import __version__, progress
 from mara_ray.commands.comparison import comparison_app
 from mara_ray.commands.curves import curves_app
+from mara_ray.commands.live import live_app
 from mara_ray.commands.options import (
     Force,
     Json,
@@ -29,6 +30,7 @@ from mara_ray.errors import MaraError
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
+app.add_typer(live_app)
 app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")

@@ -1,0 +1,62 @@
+"""mara schedule: the allocators over real trainings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mara_ray import progress
+from mara_ray.commands.options import Json
+from mara_ray.config import ClusterConfig
+
+live_app = typer.Typer()
+
+
+@live_app.command()
+def schedule(
+    jobs: Annotated[Path, typer.Argument(help="A YAML file as examples/jobs.yaml.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes: jobs that train at a time.")] = 4,
+    slots: Annotated[int | None, typer.Option(min=1, help="Jobs that the allocator sees; 2 a node.")] = None,
+    allocator: Annotated[
+        str, typer.Option(help="mara, laira, lara, lara_fm, edf, fifo, planner ...")
+    ] = "mara",
+    policies: Annotated[Path, typer.Option(help="`allocator/` of a run, or one policy's folder.")] = Path(
+        "standard"
+    ),
+    predictor: Annotated[Path, typer.Option(help="A trained predictor's folder.")] = Path("standard"),
+    out: Annotated[Path | None, typer.Option(help="Results; runs/schedule-<name of the file>.")] = None,
+    address: Annotated[str | None, typer.Option(help="Ray address; a private Ray if not given.")] = None,
+    cpus_per_node: Annotated[
+        float | None, typer.Option(min=0, help="CPUs of a node; a share of all.")
+    ] = None,
+    gpus_per_node: Annotated[float, typer.Option(min=0, help="GPUs, or a fraction of one, of a node.")] = 0.0,
+    report: Annotated[bool, typer.Option("--report", help="Draw gantt.png.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train jobs of your own under deadlines; run again, it goes on where it was."""
+    from mara_ray.live.jobs import read_jobs
+
+    asked = read_jobs(jobs)  # before Ray and torch are imported: what is wrong should be told at once
+    from mara_ray.live.method import live_method
+    from mara_ray.live.run import Place, run_jobs
+
+    method = live_method(allocator, predictor, policies)
+    folder = (out or Path("runs") / f"schedule-{jobs.stem}").absolute()
+    place = Place(nodes, slots or max(8, 2 * nodes), cpus_per_node, gpus_per_node)
+    outcome = run_jobs(asked, method, ClusterConfig(address=address), place, folder, report)
+    if as_json:
+        print(json.dumps(outcome))
+    else:
+        table = Table("job", "", "arrival", "deadline", "finished", "blocks", "loss", "target")
+        for job in outcome["jobs"]:
+            cells = [job[key] for key in ("name", "status", "arrival", "deadline", "finished", "blocks")]
+            losses = [f"{job[key]:.3g}" if job[key] is not None else "" for key in ("loss", "target")]
+            table.add_row(*("" if cell is None else str(cell) for cell in cells), *losses)
+        Console().print(table)
+        print(f"{outcome['met']} of {outcome['of']} jobs met their targets in time")
+    progress.say(f"results: {folder}")
