@@ -111,7 +111,8 @@ def read_jobs(path: Path) -> Jobs:
         if not job.deadline > 0:
             raise UserError(f"{path}: jobs.{number}.deadline: {job.deadline} is no time at all; give some")
     located = [_located(job, path, f"jobs.{number}.entry") for number, job in enumerate(jobs.jobs)]
-    return jobs.model_copy(update={"jobs": tuple(located)})
+    # Numbered by arrival, as the simulator numbers its tasks; a second counts as a step here.
+    return jobs.model_copy(update={"jobs": tuple(sorted(located, key=lambda job: float(job.arrival)))})
 
 
 def _located(job: Job, path: Path, field: str) -> Job:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.mat.policy import MATAllocator
 from mara_ray.allocator.methods import METHODS
@@ -12,11 +13,10 @@ from mara_ray.curves.candidates import make_candidate, train_candidate
 from mara_ray.evaluation.rollout import rollout
 from mara_ray.live.cluster import Request
 from mara_ray.live.controller import Controller
-from mara_ray.live.jobs import Job, Jobs, Seconds
+from mara_ray.live.jobs import Job, Jobs
 from mara_ray.live.journal import Journal
 from mara_ray.live.method import LiveMethod
 from mara_ray.live.node import Node
-from mara_ray.live.outcome import outcome_of
 from mara_ray.live.states import States
 from mara_ray.live.view import PlainView
 from mara_ray.predictor.forecast import ForecastTable
@@ -88,8 +88,8 @@ def small_world(seed=4, names=("img_mlp", "txt_bow", "vit_fmnist"), per_name=3):
     raw_CL = np.array([train_candidate(c, "cpu", None)["raw"] for c in candidates], np.float32)
     rows = [
         {
-            "curve_id": c.curve_id, "configuration": c.configuration, "set": "id", "split": "test", "seed": c.seed,
-            "accepted": True, "status": "ok", "hyperparameters": json.dumps(c.hyperparameters),
+            "curve_id": c.curve_id, "configuration": c.configuration, "set": "id", "split": "test",
+            "seed": c.seed, "accepted": True, "status": "ok", "hyperparameters": json.dumps(c.hyperparameters),
             "raw": raw_L.tolist(), "ema": ema_L.tolist(),
         }
         for c, raw_L, ema_L in zip(candidates, raw_CL, smooth(raw_CL), strict=True)
