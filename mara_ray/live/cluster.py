@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class _Worker(Node):
     def __init__(self) -> None:
         torch.set_num_threads(1)
         super().__init__()
+
+    def process(self) -> int:
+        """The worker's process."""
+        return os.getpid()
 
 
 @dataclass(eq=False)

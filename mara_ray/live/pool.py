@@ -51,7 +51,7 @@ class LivePool(Simulator):
         self.workload.arrival_BJ[0, task] = step
         self.workload.deadline_BJ[0, task] = deadline
         self._take_in(task, loss)
-        self._tasks = fresh_tasks(self.workload, self.losses, self.replay.target_CG, self.episode_steps)
+        self._tasks = fresh_tasks(self.workload, self.losses, self.replay.target_CG, LONGEST_RUN)
         self.state.waiting_BJ[0, task] = True
 
     def start(self) -> None:

@@ -89,7 +89,8 @@ def small_world(seed=4, names=("img_mlp", "txt_bow", "vit_fmnist"), per_name=3):
     rows = [
         {
             "curve_id": c.curve_id, "configuration": c.configuration, "set": "id", "split": "test",
-            "seed": c.seed, "accepted": True, "status": "ok", "hyperparameters": json.dumps(c.hyperparameters),
+            "seed": c.seed, "accepted": True, "status": "ok",
+            "hyperparameters": json.dumps(c.hyperparameters),
             "raw": raw_L.tolist(), "ema": ema_L.tolist(),
         }
         for c, raw_L, ema_L in zip(candidates, raw_CL, smooth(raw_CL), strict=True)
