@@ -60,3 +60,29 @@ def schedule(
         Console().print(table)
         print(f"{outcome['met']} of {outcome['of']} jobs met their targets in time")
     progress.say(f"results: {folder}")
+
+
+@live_app.command()
+def overhead(as_json: Json = False) -> None:
+    """Measure what live scheduling costs: pausing, resuming and moving by state size, and the controller."""
+    import tempfile
+
+    from mara_ray.experiments.cluster import connect
+    from mara_ray.live.method import live_method
+    from mara_ray.live.overhead import controller_milliseconds, switching_seconds
+    from mara_ray.live.tune_pause import tune_switch_seconds
+
+    with tempfile.TemporaryDirectory() as temporary, progress.shown("overhead") as report_:
+        folder = Path(temporary)
+        method = live_method("lara_fm", Path("standard"), Path("standard"))
+        controller = {
+            f"M={num_nodes}": controller_milliseconds(method, num_nodes, folder / str(num_nodes))
+            for num_nodes in (4, 64)
+        }
+        connect(ClusterConfig())
+        measured = {
+            "controller": controller,
+            "switching": switching_seconds(folder, report_),
+            "tune_switch_s": tune_switch_seconds(folder / "tune"),
+        }
+    print(json.dumps(measured, indent=None if as_json else 2))

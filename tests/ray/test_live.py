@@ -33,10 +33,12 @@ class Workers:
     """`RayNodes` of one CPU each, with something that happens before a step's blocks."""
 
     def __init__(self, hook=lambda nodes, step: None, num_cpus=1.0):
-        self.hook, self.num_cpus, self.step, self.said = hook, num_cpus, 0, []
+        self.hook, self.num_cpus, self.nodes, self.step, self.said = hook, num_cpus, None, 0, []
 
     def __call__(self, num_nodes, jobs, states):
-        self.nodes = RayNodes(num_nodes, jobs, states, self.num_cpus, 0.0, self.said.append)
+        if self.nodes is None:
+            self.nodes = RayNodes(num_nodes, jobs, states, self.num_cpus, 0.0, self.said.append)
+        self.nodes._states = states
         return self
 
     def run(self, requests):
@@ -57,21 +59,29 @@ def world():
 def live(tmp_path):
     """Play jobs on two workers, that end with the run."""
 
-    def start(jobs, name="fifo", workers=None, folder=tmp_path / "run", predictor=None):
+    def start(jobs, name="fifo", workers=None):
         workers = workers or Workers()
         try:
-            return play(jobs, method_of(name, predictor), folder, workers)
+            return play(jobs, method_of(name), tmp_path / "run", workers)
         finally:
             workers.nodes.close()
 
     return start
 
 
+@pytest.fixture(scope="module")
+def same_workers():
+    """Two workers for one run after the other: tasks that have left are forgotten by all."""
+    workers = Workers()
+    yield workers
+    workers.nodes.close()
+
+
 @pytest.mark.parametrize("name", ["fifo", "lara_fm", "mara"])
-def test_real_trainings_on_two_workers_end_as_the_simulator_says(world, live, name):
+def test_real_trainings_on_two_workers_end_as_the_simulator_says(world, same_workers, tmp_path, name):
     bank, workload, jobs = world
     flow = None if name == "fifo" else FlowPredictor.load(pretrained.PREDICTOR)
-    run = live(jobs, name, predictor=flow)
+    run = play(jobs, method_of(name, flow), tmp_path, same_workers)
     expected = simulated(bank, workload, method_of(name, flow))
     assert run.pool.state.outcomes.finished_BJ.tolist() == expected.outcomes.finished_BJ.tolist()
     assert run.pool.state.outcomes.service_BJ.tolist() == expected.outcomes.service_BJ.tolist()
