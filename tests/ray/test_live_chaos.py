@@ -29,28 +29,31 @@ JOBS = [
 ]
 
 
-@pytest.fixture
-def jobs_file(tmp_path):
+def write_jobs(path, pause_s):
     own = ("name", "target", "deadline", "arrival")
     jobs = [
         {
             **{key: job[key] for key in own if key in job},
             "entry": f"{TASKS}:{job.get('entry', 'Falling')}",
-            "arguments": {"pause_s": PAUSE_S, **{key: job[key] for key in ("at", "do") if key in job}},
+            "arguments": {"pause_s": pause_s, **{key: job[key] for key in ("at", "do") if key in job}},
         }
         for job in JOBS
     ]
-    path = tmp_path / "jobs.yaml"
     path.write_text(yaml.safe_dump({"jobs": jobs}))
     return path
 
 
 @pytest.fixture
-def unbroken(jobs_file, tmp_path):
+def jobs_file(tmp_path):
+    return write_jobs(tmp_path / "jobs.yaml", PAUSE_S)
+
+
+@pytest.fixture
+def unbroken(tmp_path):
     """The outcome of the run without Ray and without faults, as a file's bytes."""
-    run = play(read_jobs(jobs_file), method_of("laira"), tmp_path / "unbroken", num_slots=8)
-    write_outcome(run, tmp_path / "unbroken", 0, 0)
-    return (tmp_path / "unbroken" / "outcome.json").read_bytes()
+    run = play(read_jobs(write_jobs(tmp_path / "quick.yaml", 0.0)), method_of("laira"), tmp_path, num_slots=8)
+    write_outcome(run, tmp_path, 0, 0)
+    return (tmp_path / "outcome.json").read_bytes()
 
 
 def start(jobs_file, out):
