@@ -69,7 +69,7 @@ def overhead(as_json: Json = False) -> None:
 
     from mara_ray.experiments.cluster import connect
     from mara_ray.live.method import live_method
-    from mara_ray.live.overhead import controller_milliseconds, switching_seconds
+    from mara_ray.live.overhead import STATE_BYTES, controller_milliseconds, switching_seconds
     from mara_ray.live.tune_pause import tune_switch_seconds
 
     with tempfile.TemporaryDirectory() as temporary, progress.shown("overhead") as report_:
@@ -83,6 +83,12 @@ def overhead(as_json: Json = False) -> None:
         measured = {
             "controller": controller,
             "switching": switching_seconds(folder, report_),
-            "tune_switch_s": tune_switch_seconds(folder / "tune"),
+            "tune_switch_s": {
+                size: {
+                    name: tune_switch_seconds(num_bytes, name == "same actor", folder / "tune")
+                    for name in ("same actor", "new actor")
+                }
+                for size, num_bytes in STATE_BYTES.items()
+            },
         }
     print(json.dumps(measured, indent=None if as_json else 2))
