@@ -1,4 +1,4 @@
-"""mara schedule: the allocators over real trainings."""
+"""mara schedule, overhead and live-margin: the allocators over real trainings, and what that costs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from mara_ray import progress
-from mara_ray.commands.options import Json
+from mara_ray.commands.options import Json, Overrides, Preset
 from mara_ray.config import ClusterConfig
 
 live_app = typer.Typer()
+
+Policies = Annotated[Path, typer.Option(help="`allocator/` of a run, or one policy's folder.")]
+Address = Annotated[str | None, typer.Option(help="Ray address; a private Ray if not given.")]
 
 
 @live_app.command()
@@ -30,7 +33,7 @@ def schedule(
     ),
     predictor: Annotated[Path, typer.Option(help="A trained predictor's folder.")] = Path("standard"),
     out: Annotated[Path | None, typer.Option(help="Results; runs/schedule-<name of the file>.")] = None,
-    address: Annotated[str | None, typer.Option(help="Ray address; a private Ray if not given.")] = None,
+    address: Address = None,
     cpus_per_node: Annotated[
         float | None, typer.Option(min=0, help="CPUs of a node; a share of all.")
     ] = None,
@@ -91,4 +94,27 @@ def overhead(as_json: Json = False) -> None:
                 for size, num_bytes in STATE_BYTES.items()
             },
         }
+    print(json.dumps(measured, indent=None if as_json else 2))
+
+
+@live_app.command("live-margin")
+def live_margin(
+    set_: Overrides,
+    preset: Preset = "standard",
+    methods: Annotated[
+        str, typer.Option(help="Two methods: the lead of the first over the second.")
+    ] = "mara,lara",
+    policies: Policies = Path("standard"),
+    workloads: Annotated[int, typer.Option(min=1, help="Workloads played.")] = 3,
+    out: Annotated[Path, typer.Option(help="Results; run again, it goes on.")] = Path("runs/live-margin"),
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Play workloads of real trainings in wall-clock time, and the same in the simulator."""
+    from mara_ray.config import load_config
+    from mara_ray.live.margin import measure_margin
+
+    config, cluster = load_config(preset, set_), ClusterConfig(address=address)
+    names = tuple(name.strip() for name in methods.split(","))
+    measured = measure_margin(config, names, policies, workloads, cluster, out.absolute())
     print(json.dumps(measured, indent=None if as_json else 2))

@@ -16,6 +16,7 @@ from mara_ray import pretrained
 from mara_ray.artifacts import read_json, write_json
 from mara_ray.config import ClusterConfig, RunConfig
 from mara_ray.curves.bank import CurveBank
+from mara_ray.errors import UserError
 from mara_ray.evaluation.rollout import rollout
 from mara_ray.live.jobs import Job, Jobs
 from mara_ray.live.method import LiveMethod, live_method
@@ -93,7 +94,12 @@ def measure_margin(
 
     Returns:
         The content of margin.json: per workload and method the share of tasks on time, and the mean lead.
+
+    Raises:
+        UserError: not two methods, or one that is unknown or has no policy.
     """
+    if len(methods) != 2:
+        raise UserError(f"--methods: {','.join(methods)} are not two; give two, as mara,lara")
     bank = CurveBank.read(pretrained.BANK)
     replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
     workloads = [
