@@ -35,6 +35,11 @@ class Clock:
         """Seconds of a step of this task."""
         if self._steps[task]:
             return self._spent_s[task] / self._steps[task]
+        return self.mean_step_s
+
+    @property
+    def mean_step_s(self) -> float:
+        """Seconds of a step that serves a task."""
         return self._all_s / self._all_steps if self._all_steps else UNKNOWN_STEP_S
 
     def is_there(self, task: int, step: int, elapsed_s: float) -> bool:

@@ -89,8 +89,8 @@ def measure_margin(
 ) -> dict[str, Any]:
     """Play workloads on the test curves of the shipped bank live and in the simulator; go on where it was.
 
-    The first workload is played once more with deadlines in steps: the mean time of its steps is what a step
-    counts for in the wall-clock arrivals and deadlines of all.
+    The first workload is played once more with deadlines in steps: the mean time of its steps that serve a
+    task is what a step counts for in the wall-clock arrivals and deadlines of all.
 
     Returns:
         The content of margin.json: per workload and method the share of tasks on time, and the mean lead.
@@ -116,10 +116,9 @@ def measure_margin(
             say(f"live margin: {folder.name}")
             jobs = trained_again(bank, replay.target_CG, workloads[number], config, step_s)
             run_jobs(jobs, live_method(name, STANDARD, policies), cluster, place, folder, chart=False)
-        timings = read_json(folder / "timings.json")
-        return {**read_json(folder / "outcome.json"), "step_s": timings["elapsed_s"] / timings["steps"]}
+        return {**read_json(folder / "outcome.json"), **read_json(folder / "timings.json")}
 
-    step_s = live("fifo", 0, None, out / "pace")["step_s"]
+    step_s = live("fifo", 0, None, out / "pace")["mean_step_s"]
     rows: list[dict[str, Any]] = []
     for number, workload in enumerate(workloads):
         row: dict[str, Any] = {"tasks": int(workload.num_tasks_B[0]), "live": {}, "simulated": {}}

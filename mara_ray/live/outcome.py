@@ -61,6 +61,7 @@ def write_outcome(run: Controller, folder: Path, num_lost: int, num_moves: int) 
     timings = {
         "elapsed_s": run.elapsed_s,
         "steps": run.pool.state.time,
+        "mean_step_s": run.clock.mean_step_s,
         "step_s": {name: run.clock.step_s(task) for task, name in enumerate(names)},
         "controller_ms": 1000 * float(np.median(run.controller_s or [0.0])),
         "workers_lost": num_lost,
