@@ -111,6 +111,7 @@ class Controller:
                 raise UserError(
                     f"--out: {journal.path.parent} holds a run of other jobs or settings; choose another"
                 )
+            self._view.say(f"taking up {len(turns)} steps of {journal.path}")
             for record in turns:
                 self._turn(record, journal, header["began"])
         while not self.is_over:
