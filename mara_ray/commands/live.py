@@ -68,6 +68,8 @@ def schedule(
 @live_app.command()
 def overhead(as_json: Json = False) -> None:
     """Measure what live scheduling costs: pausing, resuming and moving by state size, and the controller."""
+    import contextlib
+    import sys
     import tempfile
 
     from mara_ray.experiments.cluster import connect
@@ -75,7 +77,13 @@ def overhead(as_json: Json = False) -> None:
     from mara_ray.live.overhead import STATE_BYTES, controller_milliseconds, switching_seconds
     from mara_ray.live.tune_pause import tune_switch_seconds
 
-    with tempfile.TemporaryDirectory() as temporary, progress.shown("overhead") as report_:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        progress.shown("overhead") as report_,
+        (
+            contextlib.redirect_stdout(sys.stderr)  # where Tune talks
+        ),
+    ):
         folder = Path(temporary)
         method = live_method("lara_fm", Path("standard"), Path("standard"))
         controller = {
