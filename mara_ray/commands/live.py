@@ -80,9 +80,7 @@ def overhead(as_json: Json = False) -> None:
     with (
         tempfile.TemporaryDirectory() as temporary,
         progress.shown("overhead") as report_,
-        (
-            contextlib.redirect_stdout(sys.stderr)  # where Tune talks
-        ),
+        contextlib.redirect_stdout(sys.stderr),  # Tune talks
     ):
         folder = Path(temporary)
         method = live_method("lara_fm", Path("standard"), Path("standard"))
