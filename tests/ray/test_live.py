@@ -30,9 +30,9 @@ def job_of(name, target=0.3, deadline=40, entry="Falling", timeout="60s", arriva
 
 
 class Workers:
-    """`RayNodes` of one CPU each, with something that happens before a step's blocks."""
+    """`RayNodes` of half a CPU each, with something that happens before a step's blocks."""
 
-    def __init__(self, hook=lambda nodes, step: None, num_cpus=1.0):
+    def __init__(self, hook=lambda nodes, step: None, num_cpus=0.5):
         self.hook, self.num_cpus, self.nodes, self.step, self.said = hook, num_cpus, None, 0, []
 
     def __call__(self, num_nodes, jobs, states):
@@ -142,6 +142,6 @@ def test_a_full_object_store_is_told(live, monkeypatch):
         live(jobs, "random")
 
 
-def test_more_nodes_than_ray_has_are_refused(live):
+def test_more_nodes_than_ray_has_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"2 nodes of 1\.5 CPU are more than the 2 that Ray has"):
-        play(JOBS, method_of("fifo"), Path("unused"), Workers(num_cpus=1.5))
+        play(JOBS, method_of("fifo"), tmp_path, Workers(num_cpus=1.5))
