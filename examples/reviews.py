@@ -1,4 +1,4 @@
-"""Film reviews, favourable or not: a plain training loop that yields a loss a block, and stays on its node."""
+"""Film reviews, favourable or not: a plain training loop that yields a loss a block."""
 
 import torch
 from torch import nn
