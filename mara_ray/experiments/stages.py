@@ -7,6 +7,7 @@ with nothing to do should say so at once.
 from __future__ import annotations
 
 import platform
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -183,8 +184,12 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
     allocator, metrics = run.config.allocator, policy_metrics(run)
     if allocator.trained is not None:
         for name in policy_names(run.config):
-            policy = MATAllocator.load(located_policies(allocator.trained) / name)
+            folder = located_policies(allocator.trained) / name
+            policy = MATAllocator.load(folder)
             policy.save(run.folder("allocator") / name)
+            if (history := folder / metrics[name].name).is_file():
+                with written_whole(metrics[name]) as temporary:
+                    shutil.copyfile(history, temporary)
         return {"policies": len(metrics)}
     total = len(metrics) * allocator.updates
 

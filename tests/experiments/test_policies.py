@@ -15,7 +15,7 @@ from mara_ray.commands.options import SHIPPED
 from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
-from mara_ray.experiments.comparison import allocators, policy_names
+from mara_ray.experiments.comparison import allocators, policy_metrics, policy_names
 from mara_ray.experiments.pipeline import Run
 from mara_ray.experiments.stages import check_config, make_policies
 from mara_ray.progress import silent
@@ -46,11 +46,13 @@ def test_policies_of_another_run_are_taken(tmp_path: Path) -> None:
     torch.manual_seed(0)
     policy = MATAllocator(MAT(NetworkShape(16, 2, 1, True)), 20, {"update": 3})
     policy.save(tmp_path / "theirs" / "mara-seed0")
+    (tmp_path / "theirs" / "mara-seed0" / "metrics.jsonl").write_text('{"step": 1}\n')
     overrides = [f"allocator.trained={tmp_path / 'theirs'}", "allocator.policies=[mara]"]
     config = load_config("quick", [*BANK, *overrides, "evaluation.methods=[mara, lara]"])
     check_config(config)
     run = Run(config, tmp_path / "ours")
     assert make_policies(run, silent) == {"policies": 1}
+    assert policy_metrics(run)["mara-seed0"].read_text() == '{"step": 1}\n'
     ((seed, taken),) = allocators(run, "mara")
     assert isinstance(taken, MATAllocator) and (seed, taken.facts["update"]) == (0, 3)
     for name, tensor in policy.network.state_dict().items():
