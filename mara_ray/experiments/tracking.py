@@ -172,7 +172,8 @@ def _log_artifact(run: Any, product: Product) -> None:
     metadata = {"hash": product.content_hash, "made_from": made_from}
     artifact = wandb.Artifact(f"{product.kind}-{product.content_hash}", type=product.kind, metadata=metadata)
     for path in product.files:
-        artifact.add_reference(path.resolve().as_uri(), name=path.name, checksum=False)
+        name = "/".join(path.parts[-2:])  # policies are alike but for their folders
+        artifact.add_reference(path.resolve().as_uri(), name=name, checksum=False)
     run.log_artifact(artifact)
 
 

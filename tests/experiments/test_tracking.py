@@ -67,7 +67,10 @@ def inspect(run: Path, *arguments: str) -> str:
 
 def test_an_interrupted_offline_run_is_whole_up_to_there_and_replaced_by_the_next(tmp_path: Path) -> None:
     config = load_config("quick", ["tracking.wandb=offline"])
-    metrics = tmp_path / "metrics.jsonl"
+    metrics, weights = tmp_path / "metrics.jsonl", [tmp_path / name / "weights" for name in ("a", "b")]
+    for path in weights:
+        path.parent.mkdir()
+        path.touch()
 
     def stage(last: int, interrupted: bool) -> None:
         with tracked(config, "allocator", place(tmp_path, "allocator"), {"mara": metrics}) as logged:
@@ -75,7 +78,7 @@ def test_an_interrupted_offline_run_is_whole_up_to_there_and_replaced_by_the_nex
             if interrupted:
                 raise KeyboardInterrupt
             logged.summary["policies"] = 1
-            logged.product = Product("policy", "abc", (metrics,), {"bank": "def"})
+            logged.product = Product("policy", "abc", (metrics, *weights), {"bank": "def"})
 
     with pytest.raises(KeyboardInterrupt):
         stage(3, interrupted=True)
