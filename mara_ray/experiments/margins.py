@@ -5,6 +5,7 @@ Allocators and their policies stay as they are; only the pool of nodes changes. 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from mara_ray.evaluation.margin_plots import margin_figure
 from mara_ray.evaluation.stats import interval
 from mara_ray.evaluation.tables import MEAN, REFERENCE, levels_of, outcomes_of
 from mara_ray.experiments.cluster import connect, wait_for
-from mara_ray.experiments.comparison import Arena, Cell, all_cells, workload_path
+from mara_ray.experiments.comparison import ARENA, Arena, Cell, all_cells, workload_path
 from mara_ray.experiments.pipeline import Run
+from mara_ray.pools import cpu_nodes
 from mara_ray.progress import Report
 from mara_ray.seeding import generator
 from mara_ray.workload.episodes import Workload
@@ -54,6 +56,7 @@ def _speeds(spread: float, num_nodes: int) -> tuple[float, ...] | None:
 @ray.remote(num_cpus=1)
 def _play(run: Run, cell: Cell) -> pd.DataFrame:
     torch.set_num_threads(1)
+    run = run.on_this_node(**ARENA, workloads=cell.name)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
     return arena.episodes(run.config.evaluation.methods, workload, cell.place)
@@ -76,9 +79,10 @@ def play_margins(run: Run, report: Report) -> Path:
     load = run.config.evaluation.loads[0]
     cells = [cell for cell in all_cells(run.config) if cell.load == load]
     played = variants(run.config)
+    play = _play.options(label_selector=cpu_nodes())
     # Variants without a cost or a spread are one and the same, and are played once.
     tasks = {
-        (config.simulator, cell): _play.remote(Run(config, run.directory), cell)
+        (config.simulator, cell): play.remote(replace(run, config=config), cell)
         for config in {config.simulator: config for config in played.values()}.values()
         for cell in cells
     }
@@ -98,6 +102,7 @@ def play_margins(run: Run, report: Report) -> Path:
     write_json(folder / "margins.json", margins.to_dict("records"))
     with written_whole(folder / "margins.png") as temporary:
         temporary.write_bytes(margin_figure(margins).png)
+    run.send_folder(folder.name)
     return folder
 
 

@@ -4,6 +4,10 @@ A stage is done when the manifest holds its inputs' hash (configuration sections
 the stages before it) and its outputs lie there unchanged. A stage that is not done runs again in its
 own folder and picks up what it left there; if the folder belongs to other inputs it is put aside
 first, as <stage>.<hash>, and comes back when the same inputs do.
+
+With a storage, the run's directory is a copy of it: fetched when the run starts, and sent again and again
+while a stage works; the manifest last. So a run that was killed goes on on any machine that reaches the
+storage.
 """
 
 from __future__ import annotations
@@ -12,30 +16,39 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from mara_ray import __version__, progress
-from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json
+from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.experiments.tracking import tracked
+from mara_ray.storage import Storage, fetch_to_node, is_uri, repeated
 
 INPUTS_FILE = "inputs.txt"
+UNFINISHED = "unfinished"
+TRACKING = "tracking"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its configuration and its directory."""
+    """One run: its configuration, its directory, and its storage beyond this machine if it has one."""
 
     config: RunConfig
     directory: Path
+    storage: Storage | None = None
+
+    @property
+    def place(self) -> str:
+        """Where its results lie, for people."""
+        return self.storage.uri if self.storage else str(self.directory)
 
     @property
     def manifest_path(self) -> Path:
@@ -45,6 +58,57 @@ class Run:
     def folder(self, stage: str) -> Path:
         """The folder of one stage's outputs."""
         return self.directory / stage
+
+    def on_this_node(self, **folders: str) -> Run:
+        """The run as a task finds it that may be on another machine.
+
+        Args:
+            folders: what the task reads: stages, and what begins the names of the files it needs of each.
+        """
+        if self.storage is None:
+            return self
+        return Run(self.config, fetch_to_node(self.storage, folders), self.storage)
+
+    def unfinished(self, stage: str, name: str) -> str:
+        """Where, in the storage, a task keeps its part of a stage that is not done."""
+        return f"{UNFINISHED}/{self.inputs_of(stage)}/{name}"
+
+    def inputs_of(self, stage: str) -> str | None:
+        """The hash of what the stage's folder is made from; None if there is no such folder."""
+        marker = self.folder(stage) / INPUTS_FILE
+        return marker.read_text().strip() if marker.is_file() else None
+
+    def fetch_all(self, stages: Iterable[str]) -> None:
+        """Make the directory a copy of the storage."""
+        if self.storage is None:
+            return
+        for name in (*stages, TRACKING):
+            self.storage.fetch(self.directory / name, name)
+        manifest = self.storage.read(self.manifest_path.name)
+        self.manifest_path.unlink(missing_ok=True)
+        if manifest is not None:
+            with written_whole(self.manifest_path) as temporary:
+                temporary.write_bytes(manifest)
+
+    def send_folder(self, name: str) -> None:
+        """Send a folder of the directory to the storage."""
+        self.send_part(self.directory / name, name)
+
+    def fetch_part(self, local: Path, name: str) -> None:
+        """Make a local folder a copy of what is in the storage under a name."""
+        if self.storage is not None:
+            self.storage.fetch(local, name)
+
+    def send_part(self, local: Path, name: str) -> None:
+        """Send a local folder to the storage, under a name."""
+        if self.storage is not None:
+            self.storage.send(local, name)
+
+    def send_files(self, *names: str) -> None:
+        """Send files of the directory to the storage, in this order."""
+        if self.storage is not None:
+            for name in names:
+                self.storage.write(name, (self.directory / name).read_bytes())
 
     def records(self) -> dict[str, Any]:
         """The manifest's record of every stage that is done.
@@ -59,6 +123,14 @@ class Run:
         if not isinstance(stages, dict):
             raise UserError(f"file: {self.manifest_path} is not a run's manifest; delete it and run again")
         return stages
+
+
+def run_at(config: RunConfig, out: str) -> Run:
+    """The run at a directory, or at a storage's URI, of which runs/<the URI's path> is the local copy."""
+    if not is_uri(out):
+        return Run(config, Path(out).absolute())  # workers may stand elsewhere
+    path = out.split("://", 1)[1].strip("/")
+    return Run(config, Path("runs").absolute() / path, Storage(out.rstrip("/")))
 
 
 @dataclass(frozen=True)
@@ -97,7 +169,9 @@ def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str
             raise UserError(f"stage: {name!r} is unknown; use one of {', '.join(names)}")
     ran = []
     with _locked(run.directory):
+        run.fetch_all(names)
         write_json(run.directory / "config.json", run.config.model_dump(mode="json"))
+        run.send_files("config.json")
         for stage in stages[: names.index(until) + 1]:
             inputs = stage_inputs(run, stage)
             if stage.name in force:
@@ -148,10 +222,10 @@ def files(*names: str) -> Callable[[RunConfig], tuple[str, ...]]:
 
 
 def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
-    folder = run.folder(stage.name)
-    _claim_folder(folder, inputs)
+    _claim_folder(run, stage.name, inputs)
     started, started_cpu = time.monotonic(), time.process_time()
     with (
+        repeated(partial(run.send_folder, stage.name)),
         tracked(run.config, run.directory, stage.name, stage.metrics(run)) as summary,
         progress.shown(stage.name) as report,
     ):
@@ -165,29 +239,37 @@ def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(run.manifest_path, {"version": __version__, "stages": records})
-    progress.say(f"{stage.name}: done in {records[stage.name]['wall_s']:.0f} s -> {folder}")
+    run.send_folder(TRACKING)
+    run.send_files(
+        *(name for name in stage.outputs(run.config) if (run.directory / name).parent == run.directory)
+    )
+    run.send_files(run.manifest_path.name)
+    if run.storage is not None:
+        run.storage.delete(f"{UNFINISHED}/{inputs}")
+    progress.say(f"{stage.name}: done in {records[stage.name]['wall_s']:.0f} s -> {run.place}/{stage.name}")
 
 
-def _claim_folder(folder: Path, inputs: str) -> None:
+def _claim_folder(run: Run, stage: str, inputs: str) -> None:
     """Make the folder ours: keep what a killed run left, put aside what belongs to other inputs."""
-    marker = folder / INPUTS_FILE
-    owner = marker.read_text().strip() if marker.is_file() else None
+    folder, owner = run.folder(stage), run.inputs_of(stage)
     if owner == inputs:
         remove_parts(folder)
         return
     if owner is not None:
-        aside = folder.with_name(f"{folder.name}.{owner}")
+        aside = folder.with_name(f"{stage}.{owner}")
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(folder, aside)
-        progress.say(f"{folder.name}: made from other inputs; put aside as {aside}")
+        run.send_folder(aside.name)
+        progress.say(f"{stage}: made from other inputs; put aside as {aside}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    before = folder.with_name(f"{folder.name}.{inputs}")
-    if before.is_dir():
+    before = folder.with_name(f"{stage}.{inputs}")
+    run.fetch_part(before, before.name)
+    if (before / INPUTS_FILE).is_file():
         os.replace(before, folder)
         return
     folder.mkdir(parents=True)
-    marker.write_text(inputs + "\n")
+    (folder / INPUTS_FILE).write_text(inputs + "\n")
 
 
 @contextmanager

@@ -6,12 +6,15 @@ with nothing to do should say so at once.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import ray
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator
 from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
@@ -21,7 +24,7 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
-from mara_ray.experiments.cluster import connect, wait_for
+from mara_ray.experiments.cluster import connect, gang, wait_for
 from mara_ray.experiments.comparison import (
     all_cells,
     compare_cell,
@@ -33,6 +36,7 @@ from mara_ray.experiments.comparison import (
     workload_path,
 )
 from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
+from mara_ray.pools import check_room, cpu_nodes
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
@@ -40,6 +44,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.rivals import make_rival
 from mara_ray.predictor.weights import WEIGHTS_FILE, located_predictor
 from mara_ray.progress import Report
+from mara_ray.storage import repeated
 
 
 def check_config(config: RunConfig) -> None:
@@ -107,7 +112,7 @@ def make_predictor(run: Run, report: Report) -> dict[str, Any]:
         return {"hash": predictor.content_hash}
     connect(run.config.cluster)
     predictor = train_predictor(
-        run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report
+        run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report, run.storage
     )
     return {"hash": predictor.content_hash}
 
@@ -154,21 +159,27 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
 
 
 @ray.remote(num_cpus=1)
-def _train_policy(run: Run, name: str, training_seed: int) -> None:
+def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> None:
     from mara_ray.allocator.mat.algorithm import train_policy
 
     method, config = method_named(name), run.config
     if method.sparse:
         simulator = config.simulator.model_copy(update={"potential_weight": 0.0})
         config = config.model_copy(update={"simulator": simulator})
-    train_policy(
-        config,
-        method.forecast,
-        training_seed,
-        run.folder("curves") / "bank.parquet",
-        run.folder("forecasts") / method.forecast,
-        run.folder("allocator") / policy_name(name, training_seed),
-    )
+    prepare = partial(run.on_this_node, curves="bank.parquet", forecasts=f"{method.forecast}/")
+    here = prepare()
+    directory = here.folder("allocator") / policy_name(name, training_seed)
+    here.fetch_part(directory, unfinished)
+    with repeated(partial(here.send_part, directory, unfinished)):
+        train_policy(
+            config,
+            method.forecast,
+            training_seed,
+            here.folder("curves") / "bank.parquet",
+            here.folder("forecasts") / method.forecast,
+            directory,
+            prepare=prepare,
+        )
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:
@@ -186,13 +197,24 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
         report(lines, total, f"updates; {finished} of {len(metrics)} policies finished")
 
     connect(run.config.cluster)
-    tasks = [
-        _train_policy.remote(run, name, training_seed)
-        for name in allocator.policies
-        for training_seed in range(allocator.num_seeds)
-    ]
-    wait_for(tasks, tick)
-    return {"policies": len(tasks)}
+    check_room(allocator.num_env_runners)
+    groups: dict[ray.ObjectRef, PlacementGroup] = {}
+    unfinished = {name: run.unfinished("allocator", name) for name in metrics}
+    for name in allocator.policies:
+        for training_seed in range(allocator.num_seeds):
+            group = gang(1 + allocator.num_env_runners)
+            place = PlacementGroupSchedulingStrategy(group, 0, placement_group_capture_child_tasks=True)
+            train = _train_policy.options(scheduling_strategy=place)
+            part = unfinished[policy_name(name, training_seed)]
+            groups[train.remote(run, name, training_seed, part)] = group
+
+    def follow() -> None:
+        for name, part in unfinished.items():
+            run.fetch_part(run.folder("allocator") / name, part)
+
+    with repeated(follow):
+        wait_for(list(groups), tick, lambda task, result: remove_placement_group(groups[task]))
+    return {"policies": len(groups)}
 
 
 def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
@@ -201,9 +223,15 @@ def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
         cell: run.folder("evaluation") / "parts" / f"{cell.name}.parquet" for cell in all_cells(run.config)
     }
     connect(run.config.cluster)
-    tasks = [compare_cell.remote(run, cell, path) for cell, path in parts.items() if not path.is_file()]
+    compare = compare_cell.options(label_selector=cpu_nodes())
+    tasks = {compare.remote(run, cell): path for cell, path in parts.items() if not path.is_file()}
     done_before = len(parts) - len(tasks)
-    wait_for(tasks, lambda finished: report(done_before + finished, len(parts), "workloads"))
+
+    def keep(task: ray.ObjectRef, rows: pd.DataFrame) -> None:
+        with written_whole(tasks[task]) as temporary:
+            rows.to_parquet(temporary, index=False)
+
+    wait_for(list(tasks), lambda finished: report(done_before + finished, len(parts), "workloads"), keep)
     rows = pd.concat([pd.read_parquet(path) for path in parts.values()], ignore_index=True)
     with written_whole(run.folder("evaluation") / "episodes.parquet") as temporary:
         rows.to_parquet(temporary, index=False)
