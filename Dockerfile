@@ -1,4 +1,4 @@
-# What the nodes of kuberay.yaml run; docs/cluster.md says how to build it.
+# What the nodes of kuberay.yaml run.
 ARG BASE=rayproject/ray:2.60.0-py311-cpu
 FROM ${BASE}
 COPY --chown=ray . /home/ray/mara_ray

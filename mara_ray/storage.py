@@ -175,7 +175,7 @@ def _open(uri: str) -> tuple[pafs.FileSystem, PurePosixPath]:
         try:
             opened, path = fsspec.core.url_to_fs(uri)
         except (ValueError, ImportError) as error:
-            raise UserError(f"storage: {uri!r} cannot be opened ({error}); see docs/cluster.md") from error
+            raise UserError(f"storage: {uri!r} cannot be opened ({error}); check the URI") from error
         filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(opened))
     return filesystem, PurePosixPath(path)
 

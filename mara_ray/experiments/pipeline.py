@@ -84,11 +84,12 @@ class Run:
             return
         for name in (*stages, TRACKING):
             self.storage.fetch(self.directory / name, name)
-        manifest = self.storage.read(self.manifest_path.name)
-        self.manifest_path.unlink(missing_ok=True)
-        if manifest is not None:
-            with written_whole(self.manifest_path) as temporary:
-                temporary.write_bytes(manifest)
+        for name in (self.manifest_path.name, "summary.json", "report.html"):
+            content = self.storage.read(name)
+            (self.directory / name).unlink(missing_ok=True)
+            if content is not None:
+                with written_whole(self.directory / name) as temporary:
+                    temporary.write_bytes(content)
 
     def send_folder(self, name: str) -> None:
         """Send a folder of the directory to the storage."""

@@ -1,0 +1,12 @@
+"""The bank of curves as a Ray job; done again, it does only what is missing.
+
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/1_curves.py ... --out PLACE
+"""
+
+import sys
+
+from mara_ray.cli import main
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["curves", "generate"]
+    main()

@@ -1,0 +1,12 @@
+"""A grid of trainings (its YAML file comes first) as a Ray job; done again, it does only what is missing.
+
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/5_sweep.py ... --out PLACE
+"""
+
+import sys
+
+from mara_ray.cli import main
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["sweep"]
+    main()
