@@ -1,3 +1,6 @@
 """mara_ray: allocation of discrete compute nodes among learning tasks of unknown length."""
 
+from mara_ray.results import load_results
+
 __version__ = "0.1.0"
+__all__ = ["load_results"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from mara_ray import __version__, progress
 from mara_ray.commands.comparison import comparison_app
 from mara_ray.commands.curves import curves_app
+from mara_ray.commands.dashboards import dashboards_app
 from mara_ray.commands.options import (
     Force,
     Json,
@@ -23,12 +23,16 @@ from mara_ray.commands.options import (
     show_path,
 )
 from mara_ray.commands.predictor import predictor_app
+from mara_ray.commands.sweep import sweep_app
 from mara_ray.config import load_config
 from mara_ray.errors import MaraError
 
+INTERRUPTED = 130  # the code that typer gives to Ctrl-C
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
+app.add_typer(sweep_app)
+app.add_typer(dashboards_app)
 app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")
@@ -74,30 +78,6 @@ def report(
 
 
 @app.command()
-def sweep(
-    grid: Annotated[Path, typer.Argument(help="A YAML file as in tune_configs/.")],
-    out: Annotated[Path | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
-    num_cpus: Annotated[
-        int | None, typer.Option(help="CPUs of a private Ray; all cores if not given.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials only.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Run a grid of trainings under Ray Tune; run again, it goes on where it was."""
-    from mara_ray.experiments.ablation import read_ablation, run_ablation, trials_of
-
-    ablation = read_ablation(grid)
-    if dry_run:
-        for trial in trials_of(ablation):
-            print(f"{trial['setting']} = {trial['value']:g}")
-        return
-    directory = out or Path("runs") / f"sweep-{ablation.name}"
-    rows = run_ablation(ablation, directory, num_cpus)
-    print(rows.to_json(orient="records") if as_json else rows.round(3).to_string(index=False))
-    progress.say(f"results: {directory / 'results.parquet'}")
-
-
-@app.command()
 def doctor(set_: Overrides, preset: Preset = "quick", as_json: Json = False) -> None:
     """Print versions, cores, GPUs, Ray, W&B mode, and which data are there."""
     from mara_ray.experiments.doctor import diagnose
@@ -127,9 +107,10 @@ def main() -> None:
             raise
         progress.say(f"error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        progress.say("interrupted; the same command goes on from here")
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            progress.say("interrupted; the same command goes on from here")
+        raise
     except Exception as error:
         if debug:
             raise

@@ -154,7 +154,7 @@ class AllocatorConfig(Section):
 
     trained: Path | None = Field(
         None,
-        description="take the policies of this folder (`allocator/` of a run) instead of training them",
+        description="take these policies (a folder, or `standard`, which ships) instead of training them",
     )
     policies: tuple[str, ...] = Field(
         ("mara", "mara_wls"), description="learned methods, by name; one policy of each is trained per seed"

@@ -1,4 +1,4 @@
-"""mara evaluate, margins, play and calibrate: methods against each other; mara benchmark: speeds."""
+"""mara evaluate, play and calibrate: methods against each other; mara benchmark: speeds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from mara_ray import progress
-from mara_ray.artifacts import read_json
 from mara_ray.commands.options import (
+    SHIPPED,
     Force,
     Json,
     Methods,
@@ -26,6 +26,10 @@ from mara_ray.config import load_config
 
 comparison_app = typer.Typer()
 
+Pretrained = Annotated[
+    bool, typer.Option("--pretrained", help="Bank, predictor and policies that ship, on the standard preset.")
+]
+
 
 @comparison_app.command()
 def evaluate(
@@ -34,34 +38,14 @@ def evaluate(
     preset: Preset = "quick",
     out: Out = None,
     methods: Methods = None,
+    pretrained_: Pretrained = False,
     as_json: Json = False,
 ) -> None:
     """Compare all methods on the same frozen episodes."""
+    if pretrained_:
+        preset, set_, out = _shipped(set_, out)
     set_ = with_methods(set_, methods)
     show_evaluation(do_stages("report", preset, set_, out, force), as_json)
-
-
-@comparison_app.command()
-def margins(
-    set_: Overrides,
-    preset: Preset = "quick",
-    out: Out = None,
-    methods: Methods = None,
-    as_json: Json = False,
-) -> None:
-    """Play the frozen episodes with switching that costs and with unlike nodes."""
-    if methods is not None and "lara" not in methods.split(","):
-        methods += ",lara"  # margins are over it
-    set_ = with_methods(set_, methods)
-    run = do_stages("allocator", preset, set_, out, [])
-    from mara_ray.experiments.margins import play_margins
-
-    with progress.shown("margins") as report_:
-        folder = play_margins(run, report_)
-    if as_json:
-        print(json.dumps(read_json(folder / "margins.json")))
-        return
-    print(f"picture: {folder / 'margins.png'}")
 
 
 @comparison_app.command()
@@ -72,9 +56,12 @@ def play(
     out: Out = None,
     methods: Methods = None,
     seconds_per_step: Annotated[float, typer.Option(help="Seconds of a trace that pass in a step.")] = 300.0,
+    pretrained_: Pretrained = False,
     as_json: Json = False,
 ) -> None:
     """Play the stress test (13 of its 20 tasks are feasible), or a cluster's trace."""
+    if pretrained_:
+        preset, set_, out = _shipped(set_, out)
     set_ = with_methods(set_, methods)
     run = do_stages("allocator", preset, set_, out, [])
     from mara_ray.experiments.playing import play_workload
@@ -119,3 +106,8 @@ def benchmark(set_: Overrides, preset: Preset = "standard", as_json: Json = Fals
         return
     for name, value in measured.items():
         print(f"{name:<38} {value:>12,.2f}")
+
+
+def _shipped(overrides: list[str], out: str | None) -> tuple[str, list[str], str]:
+    """Preset, overrides and run directory with which nothing is trained."""
+    return "standard", [*SHIPPED, *overrides], out or "runs/pretrained"

@@ -33,6 +33,16 @@ Methods = Annotated[
 ]
 
 
+SHIPPED = (  # settings under which nothing is trained
+    "curves.bank=standard",
+    "predictor.trained=standard",
+    "allocator.trained=standard",
+    "allocator.policies=[mara, mara_wls, mara_sparse]",
+    "evaluation.methods=[mara, mara_wls, mara_sparse, planner, srpt, laira, lara_fm, lara, edf, fifo]",
+    "evaluation.rivals=[]",
+)
+
+
 def do_stages(stage: str, preset: str, overrides: list[str], out: str | None, force: list[str]) -> Run:
     """Do the stages up to `stage` that are not done; the run."""
     config = load_config(preset, overrides)

@@ -101,7 +101,7 @@ def generate_bank(
     return bank
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, scheduling_strategy="DEFAULT")  # not within the resources of a Tune trial
 def _train_candidates(candidates: list[Candidate], data_folder: Path) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     device = "cpu"

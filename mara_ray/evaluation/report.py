@@ -44,7 +44,6 @@ def write_report(
     *,
     title: str,
     summary: Mapping[str, Any],
-    diagnostics: Mapping[str, Mapping[str, Any]],
     predictors: Mapping[str, Any],
     pictures: Sequence[Picture],
     provenance: Provenance,
@@ -54,8 +53,7 @@ def write_report(
     Args:
         path: of the HTML file.
         title: heading of the page.
-        summary: see `tables.summarise`.
-        diagnostics: see `diagnostics.diagnose`.
+        summary: see `tables.summarise`; its "diagnostics" are those of `diagnostics.diagnose`.
         predictors: see `predictor.evaluate.evaluate_predictors`.
         pictures: in the order of reading; the first stands on top, beside the table.
         provenance: for the foot of the page.
@@ -73,7 +71,7 @@ def write_report(
         _section("Differences", _differences(summary)),
         *(_section(picture.title, _figure(picture)) for picture in others),
         _section("Forecasts of remaining demand", _predictors(predictors)),
-        _section("How the methods work the pool", _diagnostics(diagnostics)),
+        _section("How the methods work the pool", _diagnostics(summary["diagnostics"])),
     ]
     page = (resources.files("mara_ray.evaluation") / "report.html").read_text(encoding="utf-8")
     html = Template(page).substitute(

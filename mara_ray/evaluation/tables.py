@@ -232,16 +232,17 @@ def completion_table(summary: Mapping[str, Any]) -> Table:
         table.add_column(f"{label(CHAMPION)}'s lead", justify="right", no_wrap=True)
     for number, group in enumerate(groups):
         for method in in_order(group):
-            cells = [_cell(f"{group[method][s]['completion']:.1f}", group[method][s]["ci"]) for s in sets]
+            cells = [cell(f"{group[method][s]['completion']:.1f}", group[method][s]["ci"]) for s in sets]
             lead = summary["differences"].get(f"{CHAMPION}-{method}", {}).get(MEAN)
             if lead:
-                cells.append(_cell(f"{lead['points']:+.1f}", lead["ci"]))
+                cells.append(cell(f"{lead['points']:+.1f}", lead["ci"]))
             table.add_row(label(method), *cells, style="dim" if number else "")
         table.add_section()
     return table
 
 
-def _cell(value: str, bounds: Sequence[float]) -> Text:
+def cell(value: str, bounds: Sequence[float]) -> Text:
+    """A value over its interval."""
     return Text(value) + Text(f"\n[{bounds[0]:.1f},{bounds[1]:.1f}]", style="dim")
 
 
@@ -281,6 +282,6 @@ def predictor_table(evaluation: Mapping[str, Any]) -> Table:
             f"{100 * scores['success_accuracy']:.1f}",
             f"{scores['crps']:.1f}",
             f"{100 * scores['coverage_90']:.1f}",
-            _cell(f"{versus['mae_reduction_percent']:.1f}", versus["ci"]) if versus else Text(""),
+            cell(f"{versus['mae_reduction_percent']:.1f}", versus["ci"]) if versus else Text(""),
         )
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,107 +9,78 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import ray
 import torch
-import yaml
-from pydantic import Field, ValidationError
 from ray import tune
-from ray.tune import Tuner
 
-from mara_ray.artifacts import written_whole
-from mara_ray.config import Positive, PredictorConfig, Section, load_config
+from mara_ray.artifacts import hash_of, written_whole
+from mara_ray.config import PredictorConfig, RunConfig, load_config
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
-from mara_ray.errors import MachineError, UserError
 from mara_ray.experiments.cluster import connect
+from mara_ray.experiments.grid import Ablation
+from mara_ray.experiments.locks import locked
+from mara_ray.experiments.tracking import Place, tracked
+from mara_ray.experiments.trials import run_trials
 from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.scoring import MEASURES, score_curve
+from mara_ray.progress import Report
+from mara_ray.results import RESULTS_FILE
 
 EVERY_POINTS = 5  # one prefix in so many is scored
 SHOWN = ("capped_mae", "success_accuracy", "crps", "coverage_90")
 
 
-class Ablation(Section):
-    """One grid: a YAML file in `tune_configs`."""
-
-    name: str = Field(description="of the results")
-    preset: str = Field(description="where the settings come from that are not varied")
-    epochs: Positive = Field(description="of every training")
-    bank: Path = Field(Path("standard"), description="curves, as in curves.bank")
-    sampler: dict[str, list[int]] = Field(description="values of settings that need no training")
-    training: dict[str, list[float]] = Field(description="values of settings that do")
-    train_curves: list[Positive] = Field(description="sizes of the training bank; all is tried anyway")
-
-
-def read_ablation(path: Path) -> Ablation:
-    """Read and check a grid.
-
-    Raises:
-        UserError: the file is missing, no YAML, or not such a grid.
-    """
-    if not path.is_file():
-        raise UserError(f"sweep: {path} is missing; there are some in tune_configs/")
-    try:
-        return Ablation.model_validate(yaml.safe_load(path.read_text()))
-    except yaml.YAMLError as error:
-        raise UserError(f"sweep: {path} is not YAML ({str(error).splitlines()[0]}); mend it") from error
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise UserError(f"sweep: {path}: {place}: {problem['msg'].lower()}; mend it") from error
-
-
-def trials_of(ablation: Ablation) -> list[dict[str, Any]]:
+def trials_of(ablation: Ablation, config: RunConfig) -> list[dict[str, Any]]:
     """The trainings: the preset itself (which tries the sampler's settings, too), and one change each."""
-    base = load_config(ablation.preset).predictor.model_dump()
-    trials: list[dict[str, Any]] = [{"setting": "base", "value": 0}]
+    base = config.predictor.model_dump()
+    trials: list[tuple[str, float]] = [("base", 0)]
     for setting, values in ablation.training.items():
-        trials += [{"setting": setting, "value": value} for value in values if value != base[setting]]
-    return trials + [{"setting": "train_curves", "value": value} for value in ablation.train_curves]
+        trials += [(setting, value) for value in values if value != base[setting]]
+    trials += [("train_curves", value) for value in ablation.train_curves]
+    made_from = hash_of(
+        ablation.model_dump(mode="json"), config.predictor.model_dump(mode="json"), config.seed
+    )
+    return [
+        {"name": f"{setting}={value:g}", "setting": setting, "value": value, "config": made_from}
+        for setting, value in trials
+    ]
 
 
-def run_ablation(ablation: Ablation, directory: Path, num_cpus: int | None) -> pd.DataFrame:
+def run_ablation(ablation: Ablation, config: RunConfig, directory: Path, report: Report) -> pd.DataFrame:
     """Run what is not done yet, and write `results.parquet`.
 
     Returns:
         A row for each setting and value: the measures of `mara_ray.predictor.scoring`, and CPU seconds.
 
     Raises:
+        UserError: another sweep is at work in the directory.
         MachineError: a trial failed; the finished ones stay.
     """
-    config = load_config(ablation.preset, [f"cluster.num_cpus={num_cpus}"] if num_cpus else [])
-    connect(config.cluster)
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    trainable = tune.with_parameters(_trial, ablation=ablation, predictor=config.predictor, seed=config.seed)
-    storage = directory.absolute() / "trials"
-    if Tuner.can_restore(str(storage / ablation.name)):
-        tuner = Tuner.restore(
-            str(storage / ablation.name), trainable=trainable, resume_errored=True, restart_errored=False
+    with locked(directory / ".lock"):
+        connect(config.cluster)
+        results = run_trials(
+            _trial,
+            {"ablation": ablation, "config": config, "tracking": directory.absolute() / "tracking"},
+            trials_of(ablation, config),
+            directory / "trials",
+            ablation.name,
+            report,
         )
-    else:
-        tuner = Tuner(
-            trainable,
-            param_space={"trial": tune.grid_search(trials_of(ablation))},
-            tune_config=tune.TuneConfig(reuse_actors=True),
-            run_config=tune.RunConfig(name=ablation.name, storage_path=str(storage), verbose=1),
-        )
-    results = tuner.fit()
-    if results.errors:
-        reason = str(results.errors[0]).strip().splitlines()[-1]
-        raise MachineError(f"sweep: {len(results.errors)} trials failed ({reason}); run again to resume")
-    rows = pd.DataFrame([row for result in results for row in (result.metrics or {})["rows"]])
-    rows = rows.sort_values(["setting", "value"], ignore_index=True)
-    with written_whole(directory / "results.parquet") as temporary:
-        rows.to_parquet(temporary, index=False)
+        rows = pd.DataFrame([row for result in results for row in (result.metrics or {})["rows"]])
+        rows = rows.sort_values(["setting", "value"], ignore_index=True)
+        rows.insert(0, "sweep", ablation.name)
+        rows.attrs = {"sweep": ablation.name, "about": ablation.about, "kind": ablation.kind}
+        with written_whole(directory / RESULTS_FILE) as temporary:
+            rows.to_parquet(temporary, index=False)
     return rows
 
 
-def _trial(config: dict[str, Any], ablation: Ablation, predictor: PredictorConfig, seed: int) -> None:
-    """One training, scored."""
+def _trial(trial: dict[str, Any], ablation: Ablation, config: RunConfig, tracking: Path) -> None:
+    """One training, scored and logged."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    setting, value = config["trial"]["setting"], config["trial"]["value"]
+    name, setting, value = (trial["trial"][key] for key in ("name", "setting", "value"))
+    predictor, seed = config.predictor, config.seed
     changes: dict[str, Any] = {"epochs": ablation.epochs}
     if setting in PredictorConfig.model_fields:
         changes[setting] = type(getattr(predictor, setting))(value)
@@ -120,12 +90,18 @@ def _trial(config: dict[str, Any], ablation: Ablation, predictor: PredictorConfi
     if setting == "train_curves":
         train = np.sort(np.random.default_rng(seed).permutation(train)[:value])
     started = os.times()
-    trained = _train(settings, bank.ema_CL[train], bank.ema_CL[bank.rows("id", "validation")], seed)
-    seconds = os.times().user - started.user
-    rows = [{"setting": setting, "value": float(value), "train_cpu_s": seconds, **score(trained, bank)}]
+    place = Place(
+        tracking, f"{ablation.name}/{name}", f"{name}/predictor", f"{ablation.name}-{name}", {setting: value}
+    )
+    with tracked(config.model_copy(update={"predictor": settings}), "predictor", place, {}) as logged:
+        trained = _train(settings, bank.ema_CL[train], bank.ema_CL[bank.rows("id", "validation")], seed)
+        seconds = os.times().user - started.user
+        scores = score(trained, bank)
+        logged.summary.update(scores)
+    rows = [{"setting": setting, "value": float(value), "train_cpu_s": seconds, **scores}]
     if setting == "base":
         rows += _sampler_rows(ablation, trained, bank, settings, seed)
-    ray.tune.report({"rows": rows})
+    tune.report({"rows": rows, **{name: rows[0][name] for name in SHOWN}})
 
 
 def _train(

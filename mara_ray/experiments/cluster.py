@@ -22,6 +22,7 @@ TICK_SECONDS = 1.0
 OOM_RETRIES = "3"
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty SETTINGS
 SETTINGS_FRAME = b"\x04"  # the type of the frame a gRPC server sends first (RFC 9113, section 3.4)
+ANYWHERE = "DEFAULT"  # scheduling that leaves the resources of a Tune trial, which hold no CPU for tasks
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 
 

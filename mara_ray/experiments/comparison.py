@@ -19,6 +19,7 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.metrics import UNTRAINED, bound_rows, episode_rows
 from mara_ray.evaluation.rollout import Rollout, rollout
+from mara_ray.experiments.cluster import ANYWHERE
 from mara_ray.experiments.pipeline import Run
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.simulator.engine import Simulator
@@ -163,7 +164,7 @@ def cell_bounds(arena: Arena, cell: Cell, workload: Workload) -> pd.DataFrame:
     return pd.read_parquet(cached)
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
 def compare_cell(run: Run, cell: Cell) -> pd.DataFrame:
     """Play one cell under every method; its rows and its bounds' rows."""
     torch.set_num_threads(1)

@@ -8,16 +8,17 @@ first, as <stage>.<hash>, and comes back when the same inputs do.
 With a storage, the run's directory is a copy of it: fetched when the run starts, and sent again and again
 while a stage works; the manifest last. So a run that was killed goes on on any machine that reaches the
 storage.
+
+Runs of a sweep keep their stages in one folder, <stage>.<hash>, and link to it: a stage that two of
+them have in common is done once, by whoever comes first, while the others wait.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -29,7 +30,9 @@ from mara_ray import __version__, progress
 from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
-from mara_ray.experiments.tracking import tracked
+from mara_ray.experiments.locks import locked
+from mara_ray.experiments.membership import RECORD_FILE, Membership
+from mara_ray.experiments.tracking import Place, Product, tracked
 from mara_ray.storage import Storage, fetch_to_node, is_uri, repeated
 
 INPUTS_FILE = "inputs.txt"
@@ -39,10 +42,18 @@ TRACKING = "tracking"
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its configuration, its directory, and its storage beyond this machine if it has one."""
+    """One run.
+
+    Attributes:
+        config: its configuration.
+        directory: where it works.
+        membership: its place, if it is part of a sweep.
+        storage: beyond this machine, if it has one.
+    """
 
     config: RunConfig
     directory: Path
+    membership: Membership | None = None
     storage: Storage | None = None
 
     @property
@@ -57,7 +68,8 @@ class Run:
 
     def folder(self, stage: str) -> Path:
         """The folder of one stage's outputs."""
-        return self.directory / stage
+        path = self.directory / stage
+        return path.resolve() if path.is_symlink() else path
 
     def on_this_node(self, **folders: str) -> Run:
         """The run as a task finds it that may be on another machine.
@@ -67,13 +79,13 @@ class Run:
         """
         if self.storage is None:
             return self
-        return Run(self.config, fetch_to_node(self.storage, folders), self.storage)
+        return Run(self.config, fetch_to_node(self.storage, folders), storage=self.storage)
 
     def unfinished(self, stage: str, name: str) -> str:
         """Where, in the storage, a task keeps its part of a stage that is not done."""
-        return f"{UNFINISHED}/{self.inputs_of(stage)}/{name}"
+        return f"{UNFINISHED}/{self.owner_of(stage)}/{name}"
 
-    def inputs_of(self, stage: str) -> str | None:
+    def owner_of(self, stage: str) -> str | None:
         """The hash of what the stage's folder is made from; None if there is no such folder."""
         marker = self.folder(stage) / INPUTS_FILE
         return marker.read_text().strip() if marker.is_file() else None
@@ -131,7 +143,7 @@ def run_at(config: RunConfig, out: str) -> Run:
     if not is_uri(out):
         return Run(config, Path(out).absolute())  # workers may stand elsewhere
     path = out.split("://", 1)[1].strip("/")
-    return Run(config, Path("runs").absolute() / path, Storage(out.rstrip("/")))
+    return Run(config, Path("runs").absolute() / path, storage=Storage(out.rstrip("/")))
 
 
 @dataclass(frozen=True)
@@ -145,6 +157,7 @@ class Stage:
         outputs: files or folders, below the run's directory, whose hashes stand for it.
         metrics: metrics files to follow in the dashboards, by prefix.
         work: does it; returns the summary for the dashboards.
+        product: what its outputs are, for the dashboards; None if nothing is made from them.
     """
 
     name: str
@@ -153,6 +166,7 @@ class Stage:
     outputs: Callable[[RunConfig], tuple[str, ...]]
     metrics: Callable[[Run], dict[str, Path]]
     work: Callable[[Run, progress.Report], dict[str, Any]]
+    product: str | None = None
 
 
 def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str, ...] = ()) -> list[str]:
@@ -169,7 +183,7 @@ def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str
         if name not in names:
             raise UserError(f"stage: {name!r} is unknown; use one of {', '.join(names)}")
     ran = []
-    with _locked(run.directory):
+    with locked(run.directory / ".lock", wait=run.membership is not None):
         run.fetch_all(names)
         write_json(run.directory / "config.json", run.config.model_dump(mode="json"))
         run.send_files("config.json")
@@ -179,7 +193,10 @@ def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str
                 shutil.rmtree(run.folder(stage.name), ignore_errors=True)
             elif is_done(run, stage, inputs):
                 continue
-            _run_stage(run, stage, inputs)
+            if run.membership is None:
+                _run_stage(run, stages, stage, inputs)
+            elif not _run_shared(run, run.membership, stages, stage, inputs):
+                continue
             ran.append(stage.name)
     return ran
 
@@ -194,8 +211,13 @@ def stage_inputs(run: Run, stage: Stage) -> str:
     for need in stage.needs:
         if need not in records:
             raise UserError(f"{need}: this stage of {run.directory} is not done; run `mara run` first")
+    return inputs_of(stage, run.config, records)
+
+
+def inputs_of(stage: Stage, config: RunConfig, records: Mapping[str, Any]) -> str:
+    """The hash of all that a stage is made from, given the records of the stages before it."""
     upstream = {need: records[need]["outputs"] for need in stage.needs}
-    return hash_of(stage.name, stage.settings(run.config), upstream, __version__)
+    return hash_of(stage.name, stage.settings(config), upstream, __version__)
 
 
 def is_done(run: Run, stage: Stage, inputs: str) -> bool:
@@ -222,24 +244,56 @@ def files(*names: str) -> Callable[[RunConfig], tuple[str, ...]]:
     return lambda config: names
 
 
-def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
+def no_metrics(run: Run) -> dict[str, Path]:
+    """A stage without a metrics file."""
+    return {}
+
+
+def _run_shared(
+    run: Run, membership: Membership, stages: tuple[Stage, ...], stage: Stage, inputs: str
+) -> bool:
+    """Take a stage from where the sweep's runs share it; whether it had to be done first."""
+    folder = membership.folder(stage.name, inputs)
+    with locked(folder.with_name(f".{folder.name}.lock"), wait=True):
+        link, record = run.directory / stage.name, folder / RECORD_FILE
+        target = os.path.relpath(folder.resolve(), run.directory.resolve())
+        if not link.is_symlink() or os.readlink(link) != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+        if record.is_file():
+            _keep_record(run, stage.name, read_json(record))
+            if is_done(run, stage, inputs):
+                return False
+        _run_stage(run, stages, stage, inputs)
+        write_json(record, run.records()[stage.name])
+    return True
+
+
+def _run_stage(run: Run, stages: tuple[Stage, ...], stage: Stage, inputs: str) -> None:
     _claim_folder(run, stage.name, inputs)
     started, started_cpu = time.monotonic(), time.process_time()
     with (
         repeated(partial(run.send_folder, stage.name)),
-        tracked(run.config, run.directory, stage.name, stage.metrics(run)) as summary,
+        tracked(run.config, stage.name, _place(run, stage.name, inputs), stage.metrics(run)) as logged,
         progress.shown(stage.name) as report,
     ):
-        summary.update(stage.work(run, report))
-    records = run.records()
-    records[stage.name] = {
+        logged.summary.update(stage.work(run, report))
+        outputs = {name: file_hash(run.directory / name) for name in stage.outputs(run.config)}
+        if stage.product is not None:
+            records, by_name = run.records(), {other.name: other for other in stages}
+            made_from = {
+                str(by_name[need].product): hash_of(records[need]["outputs"]) for need in stage.needs
+            }
+            paths = tuple(run.directory / name for name in outputs)
+            logged.product = Product(stage.product, hash_of(outputs), paths, made_from)
+    record = {
         "inputs": inputs,
-        "outputs": {name: file_hash(run.directory / name) for name in stage.outputs(run.config)},
+        "outputs": outputs,
         "wall_s": round(time.monotonic() - started, 2),
         "driver_cpu_s": round(time.process_time() - started_cpu, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_json(run.manifest_path, {"version": __version__, "stages": records})
+    _keep_record(run, stage.name, record)
     run.send_folder(TRACKING)
     run.send_files(
         *(name for name in stage.outputs(run.config) if (run.directory / name).parent == run.directory)
@@ -247,43 +301,42 @@ def _run_stage(run: Run, stage: Stage, inputs: str) -> None:
     run.send_files(run.manifest_path.name)
     if run.storage is not None:
         run.storage.delete(f"{UNFINISHED}/{inputs}")
-    progress.say(f"{stage.name}: done in {records[stage.name]['wall_s']:.0f} s -> {run.place}/{stage.name}")
+    where = f"{run.place}/{stage.name}" if run.storage else run.folder(stage.name)
+    progress.say(f"{stage.name}: done in {record['wall_s']:.0f} s -> {where}")
+
+
+def _keep_record(run: Run, stage: str, record: dict[str, Any]) -> None:
+    write_json(run.manifest_path, {"version": __version__, "stages": {**run.records(), stage: record}})
+
+
+def _place(run: Run, stage: str, inputs: str) -> Place:
+    if run.membership is not None:
+        return run.membership.place(stage, inputs)
+    group = hash_of(run.config.model_dump(mode="json"))
+    return Place(run.directory / TRACKING, group, stage, f"{run.config.name}-{stage}")
 
 
 def _claim_folder(run: Run, stage: str, inputs: str) -> None:
     """Make the folder ours: keep what a killed run left, put aside what belongs to other inputs."""
-    folder, owner = run.folder(stage), run.inputs_of(stage)
+    folder, owner = run.folder(stage), run.owner_of(stage)
     if owner == inputs:
         remove_parts(folder)
         return
-    if owner is not None:
-        aside = folder.with_name(f"{stage}.{owner}")
+    if owner is not None and folder != run.directory / stage:
+        folder = run.directory / stage
+        folder.unlink()  # a link to what a sweep shares, which stays where it is
+    elif owner is not None:
+        aside = folder.with_name(f"{folder.name}.{owner}")
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(folder, aside)
         run.send_folder(aside.name)
         progress.say(f"{stage}: made from other inputs; put aside as {aside}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    before = folder.with_name(f"{stage}.{inputs}")
+    before = folder.with_name(f"{folder.name}.{inputs}")
     run.fetch_part(before, before.name)
     if (before / INPUTS_FILE).is_file():
         os.replace(before, folder)
         return
     folder.mkdir(parents=True)
     (folder / INPUTS_FILE).write_text(inputs + "\n")
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = open(directory / ".lock", "w")  # noqa: SIM115 - held until the end of the block
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"--out: {directory} cannot be written ({reason}); choose another") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"--out: another run is at work in {directory}; choose another") from error
-        yield

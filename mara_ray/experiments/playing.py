@@ -7,16 +7,44 @@ from typing import Any
 
 import pandas as pd
 
+from mara_ray.artifacts import file_hash, hash_of, written_whole
+from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.evaluation.metrics import bound_rows
 from mara_ray.experiments.comparison import REFERENCES, Arena
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
+from mara_ray.progress import Report
 from mara_ray.workload.episodes import Workload
 from mara_ray.workload.stress import stress_family, stress_test
 from mara_ray.workload.traces import SAMPLE_TRACE, read_trace, trace_workload
 
 STRESS = "stress"
 EPISODES = 20
+SECONDS_PER_STEP = 300.0  # of a trace, unless asked otherwise
+
+
+def play_stage(sources: tuple[str, ...]) -> Stage:
+    """A stage that plays workloads with a run's policies: play/episodes.parquet, with a column `workload`."""
+
+    def settings(config: RunConfig) -> str:
+        traces = [file_hash(Path(source)) for source in sources if Path(source).is_file()]
+        parts = config_parts("workload", "simulator", "evaluation.methods", "evaluation.milp_seconds")
+        return hash_of(sources, traces, parts(config))
+
+    def work(run: Run, report: Report) -> dict[str, Any]:
+        parts: list[pd.DataFrame] = []
+        for source in sources:
+            report(len(parts), len(sources), source)
+            parts.append(play_workload(run, source, SECONDS_PER_STEP).assign(workload=source))
+        rows = pd.concat(parts, ignore_index=True)
+        with written_whole(run.folder("play") / "episodes.parquet") as temporary:
+            rows.to_parquet(temporary, index=False)
+        means = rows.groupby("method")["completed"].mean()
+        return {f"completed/{name}": float(mean) for name, mean in means.items()}
+
+    outputs = files("play/episodes.parquet")
+    needs = ("curves", "forecasts", "allocator")
+    return Stage("play", needs, settings, outputs, no_metrics, work, product="result")
 
 
 def play_workload(run: Run, source: str, seconds_per_step: float) -> pd.DataFrame:

@@ -38,7 +38,11 @@ def write_summary_and_report(run: Run, report: Report) -> dict[str, Any]:
     config, steps = run.config, 3
     rows = pd.read_parquet(run.folder("evaluation") / "episodes.parquet")
     loads, resamples = config.evaluation.loads, config.evaluation.bootstrap_resamples
-    summaries = {f"{load:g}": summarise(rows, load, _hashes(run), resamples, config.seed) for load in loads}
+    summaries = {
+        f"{load:g}": summarise(rows, load, _hashes(run), resamples, config.seed)
+        | {"diagnostics": diagnose(rows, load, resamples, config.seed)}
+        for load in loads
+    }
     summary = next(iter(summaries.values()))
     write_json(run.directory / "summary.json", {**summary, "loads": summaries} if len(loads) > 1 else summary)
     report(1, steps, "summary")
@@ -48,7 +52,6 @@ def write_summary_and_report(run: Run, report: Report) -> dict[str, Any]:
         run.directory / "report.html",
         title=f"mara_ray: run {config.name!r}",
         summary=summary,
-        diagnostics=diagnose(rows, loads[0], resamples, config.seed),
         predictors=read_json(run.folder("forecasts") / "evaluation.json"),
         pictures=pictures,
         provenance=_provenance(run),

@@ -6,6 +6,8 @@ with nothing to do should say so at once.
 
 from __future__ import annotations
 
+import platform
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator
+from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator, located_policies
 from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
 from mara_ray.allocator.methods import method_named
 from mara_ray.artifacts import file_hash, hash_of, write_json, written_whole
@@ -35,7 +37,7 @@ from mara_ray.experiments.comparison import (
     read_bank,
     workload_path,
 )
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files
+from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
 from mara_ray.pools import check_room, cpu_nodes
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
@@ -44,6 +46,7 @@ from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.predictor.rivals import make_rival
 from mara_ray.predictor.weights import WEIGHTS_FILE, located_predictor
 from mara_ray.progress import Report
+from mara_ray.provenance import command, versions
 from mara_ray.storage import repeated
 
 
@@ -80,7 +83,7 @@ def check_config(config: RunConfig) -> None:
             )
     if config.allocator.trained is not None:
         for name in policy_names(config):
-            MATAllocator.load(config.allocator.trained / name)
+            MATAllocator.load(located_policies(config.allocator.trained) / name)
 
 
 def _check_forecast(field: str, name: str, config: RunConfig) -> None:
@@ -159,8 +162,11 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
 
 
 @ray.remote(num_cpus=1)
-def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> None:
+def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> float:
+    """Train one policy; the CPU seconds that this took here, after the last interruption."""
     from mara_ray.allocator.mat.algorithm import train_policy
+
+    before_s = time.process_time()
 
     method, config = method_named(name), run.config
     if method.sparse:
@@ -180,6 +186,7 @@ def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> N
             directory,
             prepare=prepare,
         )
+    return round(time.process_time() - before_s, 1)
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:
@@ -187,7 +194,7 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
     allocator, metrics = run.config.allocator, policy_metrics(run)
     if allocator.trained is not None:
         for name in policy_names(run.config):
-            policy = MATAllocator.load(allocator.trained / name)
+            policy = MATAllocator.load(located_policies(allocator.trained) / name)
             policy.save(run.folder("allocator") / name)
         return {"policies": len(metrics)}
     total = len(metrics) * allocator.updates
@@ -214,6 +221,15 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
 
     with repeated(follow):
         wait_for(list(groups), tick, lambda task, result: remove_placement_group(groups[task]))
+    manifest = {
+        "command": command(),
+        "config": run.config.model_dump(mode="json", include={"seed", "workload", "simulator", "allocator"}),
+        "cpu_s": dict(zip(metrics, ray.get(list(groups)), strict=True)),
+        "hashes": {name: file_hash(run.folder("allocator") / name / POLICY_WEIGHTS) for name in metrics},
+        "versions": versions(),
+        "processor": platform.machine(),
+    }
+    write_json(run.folder("allocator") / "manifest.json", manifest)
     return {"policies": len(groups)}
 
 
@@ -265,14 +281,10 @@ def predictor_settings(config: RunConfig) -> str:
 def policy_settings(config: RunConfig) -> str:
     """What the policies depend on: their training, or the bytes of those that were asked for."""
     if config.allocator.trained is not None:
-        folder = config.allocator.trained
-        return hash_of([file_hash(folder / name / POLICY_WEIGHTS) for name in policy_names(config)])
+        folder = located_policies(config.allocator.trained)
+        kept = (POLICY_WEIGHTS, FACTS_FILE)
+        return hash_of([file_hash(folder / name / file) for name in policy_names(config) for file in kept])
     return config_parts("workload", "simulator", "allocator")(config)
-
-
-def no_metrics(run: Run) -> dict[str, Path]:
-    """A stage without a metrics file."""
-    return {}
 
 
 def predictor_metrics(run: Run) -> dict[str, Path]:
@@ -305,6 +317,7 @@ STAGES = (
         outputs=files("curves/bank.parquet"),
         metrics=no_metrics,
         work=make_curves,
+        product="bank",
     ),
     Stage(
         name="predictor",
@@ -313,6 +326,7 @@ STAGES = (
         outputs=files("predictor/weights.safetensors", "predictor/predictor.json"),
         metrics=predictor_metrics,
         work=make_predictor,
+        product="predictor",
     ),
     Stage(
         name="forecasts",
@@ -321,6 +335,7 @@ STAGES = (
         outputs=forecast_files,
         metrics=no_metrics,
         work=make_forecasts,
+        product="forecasts",
     ),
     Stage(
         name="workloads",
@@ -329,6 +344,7 @@ STAGES = (
         outputs=lambda config: tuple(f"workloads/{cell.name}.npz" for cell in all_cells(config)),
         metrics=no_metrics,
         work=make_workloads,
+        product="workloads",
     ),
     Stage(
         name="allocator",
@@ -337,6 +353,7 @@ STAGES = (
         outputs=policy_files,
         metrics=policy_metrics,
         work=make_policies,
+        product="policy",
     ),
     Stage(
         name="evaluation",
@@ -345,6 +362,7 @@ STAGES = (
         outputs=files("evaluation/episodes.parquet"),
         metrics=no_metrics,
         work=make_evaluation,
+        product="result",
     ),
     Stage(
         name="report",

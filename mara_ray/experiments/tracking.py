@@ -1,8 +1,9 @@
-"""W&B and TensorBoard: one run per stage, grouped by the hash of the configuration.
+"""W&B and TensorBoard: one run per stage, grouped by the cell of a sweep or the hash of the configuration.
 
 The metrics file of a stage (one JSON object a line) is the only source. A thread follows it while
 the stage runs, so both dashboards are live; a resumed stage logs the file again from its first line,
-so both are complete after an interrupt.
+so both are complete after an interrupt. What an interrupted stage left of its offline W&B run goes
+when the stage is logged again.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tensorboardX import SummaryWriter
 
-from mara_ray.artifacts import hash_of
 from mara_ray.config import RunConfig, TrackingConfig
 from mara_ray.errors import UserError
 
@@ -48,62 +49,131 @@ def wandb_mode(tracking: TrackingConfig) -> Mode:
     return "online" if has_key else "offline"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where and under which names a stage is logged.
+
+    Attributes:
+        folder: holds tensorboard/ and wandb/.
+        group: W&B group.
+        board: the stage's folder below tensorboard/.
+        name: of the W&B run.
+        factors: what is varied, by name; part of the W&B configuration, which runs can be grouped by.
+    """
+
+    folder: Path
+    group: str
+    board: str
+    name: str
+    factors: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a stage made, for the artifacts of W&B.
+
+    Attributes:
+        kind: bank, predictor, forecasts, workloads, policy or result; the type of the artifact.
+        content_hash: of its files; kind and hash are the artifact's name.
+        files: referred to, not copied.
+        made_from: hashes of what it was made from, by kind.
+    """
+
+    kind: str
+    content_hash: str
+    files: tuple[Path, ...]
+    made_from: Mapping[str, str]
+
+
+@dataclass
+class Logged:
+    """What a stage adds to its logs: its summary, and what it made."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    product: Product | None = None
+
+
 @contextmanager
-def tracked(
-    config: RunConfig, run_directory: Path, stage: str, metrics: dict[str, Path]
-) -> Iterator[dict[str, Any]]:
+def tracked(config: RunConfig, stage: str, place: Place, metrics: dict[str, Path]) -> Iterator[Logged]:
     """Track one stage.
 
     Args:
-        config: logged whole; its hash is the group.
-        run_directory: holds tracking/tensorboard/<stage> and tracking/wandb.
+        config: logged whole.
         stage: the job type.
+        place: where and under which names.
         metrics: metrics files to follow, by the prefix of their names in the dashboards.
 
     Yields:
-        A dictionary; what the stage puts in becomes the run's summary.
+        What the stage puts in ends up in the logs.
     """
-    board = run_directory / "tracking" / "tensorboard" / stage
+    board = place.folder / "tensorboard" / place.board
     shutil.rmtree(board, ignore_errors=True)
-    summary: dict[str, Any] = {}
-    with SummaryWriter(str(board)) as writer, _wandb_run(config, run_directory, stage) as wandb_run:
+    logged = Logged()
+    with SummaryWriter(str(board)) as writer, _wandb_run(config, stage, place) as wandb_run:
         follower = _Follower(metrics, writer, wandb_run)
         follower.start()
         try:
-            yield summary
+            yield logged
         finally:
             follower.finish()
-            numbers = {name: value for name, value in summary.items() if isinstance(value, int | float)}
-            for name, value in numbers.items():
-                writer.add_scalar(f"summary/{name}", value, 0)
+            for name, value in logged.summary.items():
+                if isinstance(value, int | float):
+                    writer.add_scalar(f"summary/{name}", value, 0)
             if wandb_run is not None:
-                wandb_run.summary.update(summary)
+                wandb_run.summary.update(logged.summary)
+                if logged.product is not None:
+                    _log_artifact(wandb_run, logged.product)
 
 
 @contextmanager
-def _wandb_run(config: RunConfig, run_directory: Path, stage: str) -> Iterator[Any]:
+def _wandb_run(config: RunConfig, stage: str, place: Place) -> Iterator[Any]:
     mode = wandb_mode(config.tracking)
     if mode == "disabled":
         yield None
         return
     import wandb  # a second of import time, only where it is used
 
-    directory = run_directory.absolute() / "tracking"
+    directory = place.folder.absolute()
     (directory / "wandb").mkdir(parents=True, exist_ok=True)
+    unfinished = directory / "unfinished" / place.board
+    if unfinished.is_file():  # killed or interrupted: it is logged again from its first line
+        shutil.rmtree(unfinished.read_text(), ignore_errors=True)
     run = wandb.init(
         project=config.tracking.project,
-        group=hash_of(config.model_dump(mode="json")),
+        group=place.group,
         job_type=stage,
-        name=f"{config.name}-{stage}",
-        config=config.model_dump(mode="json"),
+        name=place.name,
+        config={**config.model_dump(mode="json"), "factors": dict(place.factors)},
         dir=directory,
         mode=mode,
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
     )
+    if mode == "offline":
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(str(Path(run.dir).parent))
     try:
         yield run
-    finally:
-        run.finish()
+    except BaseException:
+        run.finish(exit_code=1)
+        raise
+    run.finish()
+    unfinished.unlink(missing_ok=True)
+
+
+def _log_artifact(run: Any, product: Product) -> None:
+    """Log what was made as `<kind>-<hash>`, with what it was made from: edges online, metadata always."""
+    import wandb
+
+    made_from = {kind: f"{kind}-{value}" for kind, value in product.made_from.items()}
+    if not run.offline:
+        for name in made_from.values():
+            with suppress(wandb.errors.CommError, ValueError):  # it was made while W&B was off
+                run.use_artifact(f"{name}:latest")
+    metadata = {"hash": product.content_hash, "made_from": made_from}
+    artifact = wandb.Artifact(f"{product.kind}-{product.content_hash}", type=product.kind, metadata=metadata)
+    for path in product.files:
+        artifact.add_reference(path.resolve().as_uri(), name=path.name, checksum=False)
+    run.log_artifact(artifact)
 
 
 class _Follower(threading.Thread):

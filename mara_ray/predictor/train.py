@@ -132,8 +132,8 @@ def train_predictor(
         "versions": versions(),
         "processor": platform.machine(),
     }
-    write_json(directory / MANIFEST_FILE, manifest)
     history.write(state["rows"])
+    write_json(directory / MANIFEST_FILE, manifest)
     shutil.rmtree(directory / name, ignore_errors=True)
     if storage is not None:
         storage.delete(name)

@@ -1,4 +1,4 @@
-"""What ships trained: the standard bank, and the predictors, each with the manifest that made it."""
+"""What ships trained: the standard bank, predictors and policies, each with the manifest that made it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ from pathlib import Path
 
 BANK = Path(__file__).parent / "bank" / "bank.parquet"
 PREDICTOR = Path(__file__).parent / "predictor"
+POLICIES = Path(__file__).parent / "policies"
 RIVALS = Path(__file__).parent / "rivals"  # those of the predictor that must be trained

@@ -66,8 +66,7 @@ def test_report_is_one_whole_file_that_fetches_nothing(
     write_report(
         tmp_path / "report.html",
         title="run <quick>",
-        summary=summary,
-        diagnostics=diagnose(rows, 0.04, 100, 0),
+        summary=summary | {"diagnostics": diagnose(rows, 0.04, 100, 0)},
         predictors=predictors(),
         pictures=[completion_bars(summary), Picture("b", "B & b", "caption", 'alt "quoted"', b"png")],
         provenance=Provenance({"ray": "2.60.0"}, 7, {"name": "quick"}, {"curves": 12.4}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from mara_ray import pretrained
@@ -15,7 +16,7 @@ from mara_ray.errors import UserError
 from mara_ray.evaluation.metrics import bound_rows
 from mara_ray.experiments.comparison import Arena, Cell, cell_bounds, draw_cell, workload_path
 from mara_ray.experiments.pipeline import Run
-from mara_ray.experiments.playing import play_workload
+from mara_ray.experiments.playing import play_stage, play_workload
 from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent
@@ -79,3 +80,13 @@ def test_bounds_are_solved_once_for_what_they_depend_on(run: Run, monkeypatch: p
     found = [cell_bounds(Arena.load(Run(c, run.directory)), cell, workload) for c in (config, config, noisy)]
     assert len(solved) == 2
     assert found[0].equals(found[1]) and not found[0].equals(found[2])
+
+
+def test_a_stage_of_several_workloads(run: Run) -> None:
+    stage = play_stage(("stress", "stress:0.5"))
+    summary = stage.work(run, silent)
+    rows = pd.read_parquet(run.folder("play") / "episodes.parquet")
+    assert list(rows["workload"].unique()) == ["stress", "stress:0.5"]
+    assert (rows.groupby("workload")["tasks"].max() == 20).all()
+    assert summary["completed/fifo"] == rows[rows["method"] == "fifo"]["completed"].mean()
+    assert stage.settings(run.config) != play_stage(("stress",)).settings(run.config)

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from mara_ray import pretrained
 from mara_ray.allocator.mat.network import MAT, NetworkShape
-from mara_ray.allocator.mat.policy import MATAllocator
+from mara_ray.allocator.mat.policy import WEIGHTS_FILE, MATAllocator
+from mara_ray.artifacts import file_hash, read_json
+from mara_ray.commands.options import SHIPPED
 from mara_ray.config import load_config
+from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.experiments.comparison import allocators, policy_names
 from mara_ray.experiments.pipeline import Run
@@ -51,3 +55,18 @@ def test_policies_of_another_run_are_taken(tmp_path: Path) -> None:
     assert isinstance(taken, MATAllocator) and (seed, taken.facts["update"]) == (0, 3)
     for name, tensor in policy.network.state_dict().items():
         assert torch.equal(tensor, taken.network.state_dict()[name])
+
+
+def test_the_policies_that_ship_are_those_of_their_manifest() -> None:
+    manifest = read_json(pretrained.POLICIES / "manifest.json")
+    config = load_config("standard", list(SHIPPED))
+    check_config(config)
+    assert set(manifest["hashes"]) == set(policy_names(config)) and config.allocator.num_seeds >= 3
+    for name, stated in manifest["hashes"].items():
+        assert file_hash(pretrained.POLICIES / name / WEIGHTS_FILE) == stated
+        facts = MATAllocator.load(pretrained.POLICIES / name).facts
+        assert facts["bank_hash"] == CurveBank.read(pretrained.BANK).content_hash
+    made_with = manifest["config"]["allocator"]
+    ours = config.allocator.model_dump(mode="json")
+    differ = {name for name, value in ours.items() if value != made_with[name]}
+    assert differ <= {"trained", "policies"}, "the preset no longer says how what ships was trained"

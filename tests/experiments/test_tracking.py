@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mara_ray.config import TrackingConfig, load_config
 from mara_ray.errors import UserError
-from mara_ray.experiments.tracking import tracked, wandb_mode
+from mara_ray.experiments.tracking import Place, Product, tracked, wandb_mode
 
 
 def test_mode_is_never_a_prompt(monkeypatch, tmp_path) -> None:
@@ -32,7 +35,7 @@ def test_tensorboard_is_complete_after_an_interrupt(tmp_path) -> None:
     metrics = tmp_path / "metrics.jsonl"
 
     def stage(steps: range) -> None:
-        with tracked(config, tmp_path, "predictor", {"fm": metrics}):
+        with tracked(config, "predictor", place(tmp_path, "predictor"), {"fm": metrics}):
             for step in steps:
                 with open(metrics, "a") as file:
                     file.write(json.dumps({"step": step, "loss": 1.0 / (step + 1)}) + "\n")
@@ -42,17 +45,50 @@ def test_tensorboard_is_complete_after_an_interrupt(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stage(range(5))
     stage(range(3, 5))
-    board = EventAccumulator(str(tmp_path / "tracking" / "tensorboard" / "predictor"))
+    board = EventAccumulator(str(tmp_path / "tensorboard" / "predictor"))
     board.Reload()
     assert [(event.step, event.value) for event in board.Scalars("fm/loss")] == [
         (step, pytest.approx(1.0 / (step + 1))) for step in range(5)
     ]
 
 
-def test_wandb_offline_run_is_written_in_the_run_directory(tmp_path) -> None:
+def place(folder: Path, stage: str) -> Place:
+    return Place(folder, "a group", stage, f"quick-{stage}", {"switching": 2})
+
+
+def offline_runs(folder: Path) -> list[Path]:
+    return sorted((folder / "wandb").glob("offline-run-*"))
+
+
+def inspect(run: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *arguments, str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_interrupted_offline_run_is_whole_up_to_there_and_replaced_by_the_next(tmp_path: Path) -> None:
     config = load_config("quick", ["tracking.wandb=offline"])
-    with tracked(config, tmp_path, "curves", {}) as summary:
-        summary["accepted"] = 3
-    files = list((tmp_path / "tracking" / "wandb").glob("offline-run-*/run-*.wandb"))
-    assert len(files) == 1
-    assert files[0].stat().st_size > 0
+    metrics = tmp_path / "metrics.jsonl"
+
+    def stage(last: int, interrupted: bool) -> None:
+        with tracked(config, "allocator", place(tmp_path, "allocator"), {"mara": metrics}) as logged:
+            metrics.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(last + 1)))
+            if interrupted:
+                raise KeyboardInterrupt
+            logged.summary["policies"] = 1
+            logged.product = Product("policy", "abc", (metrics,), {"bank": "def"})
+
+    with pytest.raises(KeyboardInterrupt):
+        stage(3, interrupted=True)
+    (first,) = offline_runs(tmp_path)
+    summary = json.loads(inspect(first, "--summary"))
+    assert (summary["state"], summary["summary"]["mara/step"]) == ("failed", 3)
+    stage(5, interrupted=False)
+    (second,) = offline_runs(tmp_path)
+    summary = json.loads(inspect(second, "--summary"))
+    assert (first != second, summary["state"], summary["exit_code"]) == (True, "finished", 0)
+    assert (summary["summary"]["mara/step"], summary["summary"]["policies"]) == (5, 1)
+    artifacts = [
+        record["artifact"] for record in map(json.loads, inspect(second).splitlines()) if "artifact" in record
+    ]
+    assert [(artifact["name"], artifact["type"]) for artifact in artifacts] == [("policy-abc", "policy")]
+    assert json.loads(artifacts[0]["metadata"])["made_from"] == {"bank": "bank-def"}

@@ -1,4 +1,4 @@
-"""A grid of predictor trainings under Tune: trials are scored, finished ones kept, bad grids refused."""
+"""An ablation of the predictor under Tune: trials are scored, and finished ones kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 import ray
 
+from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
-from mara_ray.errors import UserError
-from mara_ray.experiments.ablation import Ablation, read_ablation, run_ablation, trials_of
+from mara_ray.experiments.ablation import run_ablation, trials_of
+from mara_ray.experiments.grid import Ablation, read_sweep
+from mara_ray.progress import silent
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -28,7 +30,9 @@ def test_every_setting_is_tried_and_a_finished_grid_is_not_run_again(
 ) -> None:
     toy_bank.write(tmp_path / "bank.parquet")
     ablation = Ablation(
+        kind="predictor_ablation",
         name="toy",
+        about="a toy",
         preset=str(ROOT / "tests" / "tiny.yaml"),
         epochs=2,
         bank=tmp_path / "bank.parquet",
@@ -36,40 +40,23 @@ def test_every_setting_is_tried_and_a_finished_grid_is_not_run_again(
         training={"horizon_bins": [4, 8]},
         train_curves=[6],
     )
-    rows = run_ablation(ablation, tmp_path / "out", 2)
+    config = load_config(ablation.preset)
+    rows = run_ablation(ablation, config, tmp_path / "out", silent)
     found = list(zip(rows["setting"], rows["value"], strict=True))
     assert found == [
         ("base", 0), ("horizon_bins", 4), ("num_samples", 2), ("num_samples", 4), ("train_curves", 6)
     ]  # fmt: skip
     assert rows["capped_mae"].between(1, 60).all() and rows["success_accuracy"].between(0.2, 1).all()
     assert rows.loc[1, "capped_mae"] != rows.loc[0, "capped_mae"]
+    assert (tmp_path / "out" / "tracking" / "tensorboard" / "horizon_bins=4" / "predictor").is_dir()
     written = pd.read_parquet(tmp_path / "out" / "results.parquet")
-    pd.testing.assert_frame_equal(run_ablation(ablation, tmp_path / "out", 2), written)
+    pd.testing.assert_frame_equal(run_ablation(ablation, config, tmp_path / "out", silent), written)
 
 
 def test_the_shipped_grid_is_whole() -> None:
-    ablation = read_ablation(ROOT / "tune_configs" / "predictor.yaml")
-    trials = trials_of(ablation)
-    assert trials[0] == {"setting": "base", "value": 0}
-    assert {"setting": "horizon_bins", "value": 32.0} not in trials, "that is the preset's own"
-    assert len({str(trial) for trial in trials}) == len(trials)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, r"is missing; there are some in tune_configs/"),
-        ("a: [", r"is not YAML"),
-        ("name: x", r"preset: field required; mend it"),
-        (
-            "name: x\npreset: quick\nepochs: 0\nsampler: {}\ntraining: {}\ntrain_curves: []",
-            r"epochs: .*greater",
-        ),
-    ],
-)
-def test_bad_grids_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    path = tmp_path / "grid.yaml"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(UserError, match=message):
-        read_ablation(path)
+    ablation = read_sweep(ROOT / "tune_configs" / "predictor.yaml")
+    assert isinstance(ablation, Ablation)
+    names = [trial["name"] for trial in trials_of(ablation, load_config(ablation.preset))]
+    assert names[0] == "base=0"
+    assert "horizon_bins=32" not in names, "that is the preset's own"
+    assert len(set(names)) == len(names)

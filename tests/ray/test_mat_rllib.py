@@ -203,6 +203,12 @@ def test_more_runners_than_room_are_refused(toy_world, tmp_path):
         train_policy(config, "wls", 0, *toy_world, tmp_path)
 
 
+def test_more_runners_than_workloads_are_refused(toy_world, tmp_path):
+    config = toy_config("allocator.num_env_runners=2", "allocator.rollouts_per_workload=6")
+    with pytest.raises(UserError, match=r"2 EnvRunners would share 1 workloads an update"):
+        train_policy(config, "wls", 0, *toy_world, tmp_path)
+
+
 def test_a_policy_trains_inside_a_ray_task(toy_world, tmp_path):
     @ray.remote(num_cpus=1)
     def train(runners):

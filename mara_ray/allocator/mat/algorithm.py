@@ -7,6 +7,7 @@ how large batches, which the last bits depend on.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ from mara_ray.allocator.mat.module import SHARED, module_of_node, module_spec
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights, save_weights
 from mara_ray.allocator.mat.ppo import SharedPPO
-from mara_ray.config import RunConfig
+from mara_ray.config import AllocatorConfig, RunConfig
 from mara_ray.errors import MachineError, UserError
 from mara_ray.pools import check_room
 from mara_ray.progress import Report, silent
@@ -120,6 +121,7 @@ def build_algorithm(
 ) -> Algorithm:
     """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
     allocator, simulator = config.allocator, config.simulator
+    _check_work(allocator)
     check_room(allocator.num_env_runners)
     steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
     seed = seed_integer(config.seed, "allocator", "network", training_seed)
@@ -205,6 +207,16 @@ def synchronise(algorithm: Algorithm) -> None:
     if set(sequences) != {weights[WEIGHTS_SEQ_NO]}:
         raise MachineError(
             f"EnvRunners: weights {sequences} in place of {weights[WEIGHTS_SEQ_NO]}; run again"
+        )
+
+
+def _check_work(allocator: AllocatorConfig) -> None:
+    """Refuse more EnvRunners than there is work for."""
+    num_workloads = math.ceil(allocator.episodes_per_update / allocator.rollouts_per_workload)
+    if allocator.num_env_runners > num_workloads:
+        raise UserError(
+            f"allocator.num_env_runners: {allocator.num_env_runners} EnvRunners would share {num_workloads}"
+            " workloads an update; set fewer, or raise allocator.episodes_per_update"
         )
 
 

@@ -25,7 +25,7 @@ FEATURE_NAMES = ("slot", "node", "context", "rank", "serving")
 NO_LOGIT = -1e9
 IDLE_LOGIT = NO_LOGIT / 2  # next to a slot that may be chosen it has no probability, and else all of it
 EMPTY = 1 << 30  # later than any rank
-RANK_LOGIT_START = -3.0  # at the start, M places later in the urgency order is e^3 times less likely
+RANK_LOGIT_START = -4.0  # at the start, M places later in the urgency order is e^4 times less likely
 POINTER_GAIN_START = 0.05
 MOST_TRACED = 16  # nodes whose choices are traced together
 

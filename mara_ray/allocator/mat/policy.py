@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from mara_ray import pretrained
 from mara_ray.allocator.mat.features import encode
 from mara_ray.allocator.mat.network import MAT, NetworkShape
 from mara_ray.allocator.placement import place_by_priority
@@ -83,6 +84,11 @@ class MATAllocator:
             raise UserError(f"policy: {directory / FACTS_FILE} is damaged ({error}); {REMEDY}") from error
         load_weights(network, directory / WEIGHTS_FILE)
         return cls(network, decision_steps, facts)
+
+
+def located_policies(folder: Path) -> Path:
+    """The folder that holds policies; `standard` is the one that ships."""
+    return pretrained.POLICIES if str(folder) == "standard" else folder
 
 
 def is_trained(directory: Path) -> bool:

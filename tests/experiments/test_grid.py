@@ -1,0 +1,130 @@
+"""Grids: which cells they come to, what cells share, and bad ones that are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mara_ray.errors import UserError
+from mara_ray.experiments.grid import Ablation, Grid, cells_of, read_sweep
+from mara_ray.experiments.planning import SHARED, check_room, plan_of, stages_of
+
+ROOT = Path(__file__).parents[2]
+TUNE_CONFIGS = sorted((ROOT / "tune_configs").rglob("*.yaml"))
+
+
+def grid(**fields) -> Grid:
+    return Grid(name="g", about="a test", preset="quick", **fields)
+
+
+def test_every_combination_or_one_change_at_a_time() -> None:
+    axes = {
+        "simulator.switch_cost_steps": [0, 2],
+        "pool": {"small": {}, "large": {"simulator.num_nodes": 8, "simulator.num_slots": 16}},
+    }
+    together = cells_of(grid(axes=axes))
+    assert [cell.name for cell in together] == [
+        "switch_cost_steps=0,pool=small",
+        "switch_cost_steps=0,pool=large",
+        "switch_cost_steps=2,pool=small",
+        "switch_cost_steps=2,pool=large",
+    ]
+    assert (together[-1].config.simulator.num_nodes, together[-1].config.simulator.switch_cost_steps) == (
+        8,
+        2,
+    )
+    alone = cells_of(grid(axes=axes, vary="alone"))
+    assert [(cell.name, tuple(cell.factors.values())) for cell in alone] == [
+        ("base", (0, "small")),
+        ("switch_cost_steps=2", (2, "small")),
+        ("pool=large", (0, "large")),
+    ]
+
+
+def test_values_that_are_no_scalars_and_overrides() -> None:
+    fields = {
+        "axes": {"simulator.node_speeds": [None, [0.5, 1, 1, 1.5]]},
+        "settings": {"workload.window_steps": 150},
+    }
+    first, second = cells_of(grid(**fields), ["workload.window_steps=120"])
+    assert first.factors == {"simulator.node_speeds": "null"}
+    assert second.factors == {"simulator.node_speeds": "[0.5, 1.0, 1.0, 1.5]"}
+    assert second.config.simulator.node_speeds == (0.5, 1, 1, 1.5)
+    assert first.config.workload.window_steps == 120
+    with pytest.raises(UserError, match=r"^--set: 'simulator.node_speeds' is what the sweep varies"):
+        cells_of(grid(**fields), ["simulator.node_speeds=null"])
+    with pytest.raises(UserError, match=r"^simulator.node_speed: unknown key; the nearest"):
+        cells_of(grid(axes={"simulator.node_speed": [1]}))
+
+
+def test_what_cells_share_and_what_they_need(tmp_path: Path) -> None:
+    fields = {"axes": {"simulator.switch_cost_steps": [0, 2], "evaluation.loads": [[0.04], [0.05]]}}
+    shown = grid(settings={"curves.num_gpus_per_task": 0.25, "allocator.num_env_runners": 3}, **fields)
+    plan = plan_of(shown, cells_of(shown), tmp_path)
+    counts = {}
+    for work in plan.works.values():
+        counts[work.stage.name] = counts.get(work.stage.name, 0) + 1
+    assert counts == {
+        "curves": 1, "predictor": 1, "forecasts": 1, "workloads": 2, "allocator": 2, "evaluation": 4
+    }  # fmt: skip
+    groups = plan.groups("switch_cost_steps=0,loads=0.04")
+    assert groups["allocator"] == SHARED and groups["evaluation"] == "switch_cost_steps=0,loads=0.04"
+    enough = {"CPU": 4.0, "GPU": 1.0, "memory": 1e10}
+    check_room(plan, enough)
+    assert plan.left_s(4) > 60
+    curves = next(work for work in plan.works.values() if work.stage.name == "curves")
+    curves.measured_s = curves.stated_s(4)
+    assert plan.left_s(4) < plan_of(shown, cells_of(shown), tmp_path).left_s(4) - 20, (
+        "what is done is not left"
+    )
+    curves.measured_s = None
+    with pytest.raises(UserError, match=r"curves of switch.* needs 0.25 GPU at once, .* has 0; set curves"):
+        check_room(plan, enough | {"GPU": 0.0})
+    with pytest.raises(
+        UserError, match=r"allocator of .* needs 4 CPU at once, .* has 3; set fewer allocator"
+    ):
+        check_room(plan, enough | {"CPU": 3.0})
+    with pytest.raises(UserError, match=r"needs 400 MB of memory"):
+        check_room(plan, enough | {"memory": 1e8})
+
+
+@pytest.mark.parametrize("path", TUNE_CONFIGS, ids=lambda path: path.stem)
+def test_shipped_sweeps_are_whole(path: Path) -> None:
+    sweep = read_sweep(path)
+    trains = isinstance(sweep, Ablation) or path.stem == "quick" or path.parent.name == "training"
+    if isinstance(sweep, Ablation):
+        return
+    cells = cells_of(sweep)
+    assert len(cells) == len({cell.name for cell in cells}) == len({str(cell.config) for cell in cells})
+    assert stages_of(sweep)[-1].name == sweep.kind
+    trained = [
+        cell.config.allocator.trained is None and bool(cell.config.allocator.policies) for cell in cells
+    ]
+    if sweep.kind != "forecasts":  # which end before the policies
+        assert trained == [trains] * len(cells), "what trains lies in training/, and quick.yaml"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"is missing; there are some in tune_configs/"),
+        ("a: [", r"is not YAML"),
+        ("- a", r"must hold a mapping"),
+        ("name: x\nabout: x", r"preset: field required; mend it"),
+        ("kind: tabel", r"kind: input tag 'tabel'"),
+        ("name: x\nabout: x\npreset: quick\naxes: {load: [1]}", r"axes: 'load' cannot be an axis"),
+        ("name: x\nabout: x\npreset: quick\naxes: {seed: []}", r"axes: .*'seed' has no values"),
+        (
+            "kind: predictor_ablation\nname: x\nabout: x\npreset: quick\nepochs: 0\nsampler: {}\n"
+            "training: {}\ntrain_curves: []",
+            r"epochs: .*greater",
+        ),
+    ],
+)
+def test_bad_sweeps_are_told(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "grid.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_sweep(path)
