@@ -1,12 +1,10 @@
-"""The predictor as a Ray job; done again, it does only what is missing.
+"""The predictor as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/2_predictor.py ... --out PLACE
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+    python jobs/2_predictor.py --preset standard --out s3://BUCKET/standard
 """
 
-import sys
-
-from mara_ray.cli import main
+from mara_ray.job import run_job
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["predictor", "train"]
-    main()
+    run_job("predictor", "train")

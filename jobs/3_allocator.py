@@ -1,12 +1,10 @@
-"""The policies as a Ray job; done again, it does only what is missing.
+"""The policies as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/3_allocator.py ... --out PLACE
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+    python jobs/3_allocator.py --preset standard --out s3://BUCKET/standard
 """
 
-import sys
-
-from mara_ray.cli import main
+from mara_ray.job import run_job
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["allocator", "train"]
-    main()
+    run_job("allocator", "train")

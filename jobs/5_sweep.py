@@ -1,12 +1,10 @@
-"""A grid of trainings (its YAML file comes first) as a Ray job; done again, it does only what is missing.
+"""A grid of runs (its YAML file comes first) as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/5_sweep.py ... --out PLACE
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+    python jobs/5_sweep.py tune_configs/quick.yaml --out /SHARED/sweep
 """
 
-import sys
-
-from mara_ray.cli import main
+from mara_ray.job import run_job
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["sweep"]
-    main()
+    run_job("sweep")

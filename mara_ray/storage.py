@@ -70,13 +70,14 @@ class Storage:
 
     def delete(self, folder: str) -> None:
         """Delete a folder, the index first; nothing happens if there is none."""
-        with self._access() as (filesystem, base):
-            for path, delete in (
-                (f"{folder}/{INDEX_FILE}", filesystem.delete_file),
-                (folder, filesystem.delete_dir),
-            ):
-                with contextlib.suppress(FileNotFoundError):
-                    delete(str(base / path))
+        self.remove(f"{folder}/{INDEX_FILE}")
+        with self._access() as (filesystem, base), contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(str(base / folder))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; nothing happens if there is none."""
+        with self._access() as (filesystem, base), contextlib.suppress(FileNotFoundError):
+            filesystem.delete_file(str(base / name))
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none."""
