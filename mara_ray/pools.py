@@ -34,23 +34,26 @@ def cpu_nodes() -> dict[str, str] | None:
     return {ACCELERATOR: f"!in({','.join(sorted(map(str, kinds)))})"} if kinds and others else None
 
 
-def check_room(num_env_runners: int) -> None:
+def check_room(num_env_runners: int, trainer_cpus: float) -> None:
     """Refuse more EnvRunners than the cluster has CPUs for: Ray would wait for them for ever.
 
     Raises:
         UserError: there are not enough CPUs beside the trainer's, and no pool that may grow.
     """
-    if has_pools():
-        return
-    context = ray.get_runtime_context()
-    in_worker = context.worker.mode == ray.WORKER_MODE
-    trainer = context.get_assigned_resources().get("CPU", 0) if in_worker else 1
-    room = int(ray.cluster_resources().get("CPU", 0) - trainer)
-    if num_env_runners > room:
+    room = int(ray.cluster_resources().get("CPU", 0) - trainer_cpus)
+    if num_env_runners > room and not has_pools():
         raise UserError(
             f"allocator.num_env_runners: {num_env_runners} EnvRunners need a CPU each, and the cluster has"
             f" {room} beside the trainer's; set fewer, or 0 to sample in the trainer"
         )
+
+
+def held_cpus() -> float:
+    """The CPUs that this process holds as a task; a driver holds none."""
+    context = ray.get_runtime_context()
+    if context.worker.mode != ray.WORKER_MODE:
+        return 0
+    return context.get_assigned_resources().get("CPU", 0)
 
 
 def _alive() -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
         report(lines, total, f"updates; {finished} of {len(metrics)} policies finished")
 
     connect(run.config.cluster)
-    check_room(allocator.num_env_runners)
+    check_room(allocator.num_env_runners, trainer_cpus=1)
     groups: dict[ray.ObjectRef, PlacementGroup] = {}
     unfinished = {name: run.unfinished("allocator", name) for name in metrics}
     for name in allocator.policies:

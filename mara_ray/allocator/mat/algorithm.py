@@ -42,7 +42,7 @@ from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights
 from mara_ray.allocator.mat.ppo import SharedPPO
 from mara_ray.config import AllocatorConfig, RunConfig
 from mara_ray.errors import MachineError, UserError
-from mara_ray.pools import check_room
+from mara_ray.pools import check_room, held_cpus
 from mara_ray.progress import Report, silent
 from mara_ray.seeding import seed_integer
 from mara_ray.simulator.decisions import nodes_alike
@@ -122,7 +122,7 @@ def build_algorithm(
     """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
     allocator, simulator = config.allocator, config.simulator
     _check_work(allocator)
-    check_room(allocator.num_env_runners)
+    check_room(allocator.num_env_runners, held_cpus())
     steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
     seed = seed_integer(config.seed, "allocator", "network", training_seed)
     connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=seed)
