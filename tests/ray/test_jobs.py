@@ -71,6 +71,9 @@ class Head:
         )
         return submitted.stdout + submitted.stderr
 
+    def logs(self, name: str) -> str:
+        return self.ask(f"/api/jobs/{name}/logs", self.token)["logs"]
+
     def info(self, name: str) -> dict[str, Any]:
         return self.ask(f"/api/jobs/{name}", self.token)
 
@@ -149,7 +152,12 @@ def test_nobody_else_gets_in(head: Head) -> None:
 def test_a_job_is_stopped_and_goes_on(head: Head, tmp_path: Path) -> None:
     out = tmp_path / "out"
     head.submit("first", f"file://{out}", wait=False)
-    wait_until(lambda: '"curves"' in (out / "manifest.json").read_text(), "the curves are there")
+
+    def curves_are_there() -> bool:
+        assert head.info("first")["status"] in ("PENDING", "RUNNING"), head.logs("first")
+        return '"curves"' in (out / "manifest.json").read_text()
+
+    wait_until(curves_are_there, "the curves are there")
     head.ray("stop", "first")
     wait_until(lambda: head.info("first")["status"] == "STOPPED", "the job is stopped")
     stopped = json.loads((out / STATUS_FILE).read_text())

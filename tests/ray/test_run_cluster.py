@@ -1,0 +1,109 @@
+"""A run on a cluster of CPU nodes and one with a GPU that is only named, and which loses a node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from mara_ray.config import load_config
+from mara_ray.experiments.pipeline import Run, run_stages
+from mara_ray.experiments.stages import STAGES
+from mara_ray.pools import POOL
+
+TINY = Path(__file__).parents[1] / "tiny.yaml"
+TOY = [
+    "curves.configurations={img_mlp: 12}",
+    "predictor.epochs=1",
+    "allocator.updates=3",
+    "allocator.num_env_runners=1",
+    "allocator.policies=[mara]",
+    "evaluation.rivals=[]",
+    "evaluation.sets=[id]",
+    "evaluation.loads=[0.2]",
+    "evaluation.methods=[mara, lara, fifo]",
+]
+GPU_CPUS = 2.0
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head without CPUs, a node with a GPU, and two of the CPU pool."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "labels": {POOL: "head"}})
+    cluster.add_node(num_cpus=int(GPU_CPUS), num_gpus=1, labels={POOL: "gpu"})
+    for _ in range(2):
+        cluster.add_node(num_cpus=2, labels={POOL: "cpu"})
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})
+    cluster.wait_for_nodes()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@dataclass
+class Watch(threading.Thread):
+    """Notes in which stages the node with the GPU works, and takes a CPU node away from the allocator's."""
+
+    cluster: Cluster
+    out: Path
+    worked: Counter[str] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+        (self.gpu,) = (node["NodeID"] for node in ray.nodes() if node["Resources"].get("GPU"))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def run(self) -> None:
+        while not self.over.wait(0.05):
+            stage = next(
+                s.name for s in reversed(STAGES) if s.name == "curves" or (self.out / s.name).exists()
+            )
+            free = ray._private.state.available_resources_per_node().get(self.gpu, {})
+            self.worked[stage] += free.get("CPU", 0) < GPU_CPUS
+            if not self.lost and list(self.out.glob("allocator/*/checkpoints/*/progress.json")):
+                table = ray.util.placement_group_table().values()
+                (trainers,) = (
+                    set(group["bundles_to_node_id"].values())
+                    for group in table
+                    if group["state"] == "CREATED"
+                )
+                assert self.gpu not in trainers
+                node = next(n for n in self.cluster.list_all_nodes() if n.node_id in trainers)
+                self.lost.append(node.node_id)
+                self.cluster.remove_node(node, allow_graceful=False)
+
+
+def test_a_run_is_the_same_wherever_it_works(cluster: Cluster, tmp_path: Path) -> None:
+    config = load_config(str(TINY), [*TOY, "curves.num_gpus_per_task=0.5"])
+    watch = Watch(cluster, tmp_path / "cluster")
+    watch.start()
+    run = Run(config, tmp_path / "cluster")
+    run_stages(run, STAGES, "report")
+    watch.over.set()
+    watch.join()
+    trained_on = json.loads((run.folder("curves") / "manifest.json").read_text())["trained_on"]
+    assert list(trained_on) == [f"{watch.gpu} gpu 0"]
+    assert watch.lost
+    assert set(+watch.worked) <= {"curves"}, "work without a GPU was on the node that has one"
+
+    main = "from mara_ray.cli import main; main()"
+    local = [sys.executable, "-c", main, "run", "--preset", str(TINY), "--out", str(tmp_path / "local")]
+    settings = [part for setting in TOY for part in ("--set", setting)]
+    subprocess.run([*local, *settings], check=True, capture_output=True, timeout=200)
+    ours, theirs = (json.loads((tmp_path / at / "summary.json").read_text()) for at in ("cluster", "local"))
+    for name in ("methods", "differences", "bounds", "hashes"):
+        assert ours[name] == theirs[name], name
