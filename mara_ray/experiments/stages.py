@@ -219,8 +219,12 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
         for name, part in unfinished.items():
             run.fetch_part(run.folder("allocator") / name, part)
 
-    with repeated(follow):
-        wait_for(list(groups), tick, lambda task, result: remove_placement_group(groups[task]))
+    try:
+        with repeated(follow):
+            wait_for(list(groups), tick, lambda task, result: remove_placement_group(groups[task]))
+    finally:  # where one failed, the others would hold their CPUs
+        for group in groups.values():
+            remove_placement_group(group)
     manifest = {
         "command": command(),
         "config": run.config.model_dump(mode="json", include={"seed", "workload", "simulator", "allocator"}),

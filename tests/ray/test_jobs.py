@@ -88,11 +88,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def end_all(folder: Path) -> None:
-    """End what the head left: processes of ours that name its folder."""
-    for process in psutil.process_iter(["cmdline"]):
-        if any(str(folder) in part for part in process.info["cmdline"] or ()):
-            with contextlib.suppress(psutil.NoSuchProcess):
+def end_all(folder: Path, token: str) -> None:
+    """End what the head left: processes that name its folder, or hold its token."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            named = any(str(folder) in part for part in process.cmdline())
+            if named or process.environ().get("RAY_AUTH_TOKEN") == token:
                 process.kill()
 
 
@@ -128,7 +129,7 @@ def head() -> Iterator[Head]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(3)
         process.kill()
-        end_all(folder)
+        end_all(folder, token)
         shutil.rmtree(folder, ignore_errors=True)
 
 
