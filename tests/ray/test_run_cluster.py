@@ -13,23 +13,26 @@ from pathlib import Path
 
 import pytest
 import ray
+import torch
 from ray.cluster_utils import Cluster
 
 from mara_ray.config import load_config
+from mara_ray.curves.bank import CurveBank
 from mara_ray.experiments.pipeline import Run, run_stages
 from mara_ray.experiments.stages import STAGES
 from mara_ray.pools import POOL
+from mara_ray.predictor.fitting import FlowTraining, make_predictor
 
 TINY = Path(__file__).parents[1] / "tiny.yaml"
 TOY = [
     "curves.configurations={img_mlp: 12}",
-    "predictor.epochs=1",
     "allocator.updates=3",
     "allocator.num_env_runners=1",
     "allocator.policies=[mara]",
     "evaluation.rivals=[]",
     "evaluation.sets=[id]",
     "evaluation.loads=[0.2]",
+    "evaluation.num_roots=1",
     "evaluation.methods=[mara, lara, fifo]",
 ]
 GPU_CPUS = 2.0
@@ -87,8 +90,24 @@ class Watch(threading.Thread):
                 self.cluster.remove_node(node, allow_graceful=False)
 
 
-def test_a_run_is_the_same_wherever_it_works(cluster: Cluster, tmp_path: Path) -> None:
-    config = load_config(str(TINY), [*TOY, "curves.num_gpus_per_task=0.5"])
+@pytest.fixture(scope="module")
+def predictor(toy_bank: CurveBank, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was never trained."""
+    settings, folder = load_config(str(TINY)).predictor, tmp_path_factory.mktemp("predictor")
+    train_CL = toy_bank.ema_CL[toy_bank.rows("id", "train")]
+    make_predictor(settings, FlowTraining(settings, train_CL, 0, torch.device("cpu")).average, 0).save(folder)
+    return folder
+
+
+def test_a_run_is_the_same_wherever_it_works(cluster: Cluster, predictor: Path, tmp_path: Path) -> None:
+    main = "from mara_ray.cli import main; main()"
+    command = [sys.executable, "-c", main, "run", "--preset", str(TINY), "--out", str(tmp_path / "local")]
+    toy = [*TOY, f"predictor.trained={predictor}"]
+    settings = [part for setting in toy for part in ("--set", setting)]
+    local = subprocess.Popen(
+        [*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    config = load_config(str(TINY), [*toy, "curves.num_gpus_per_task=0.5"])
     watch = Watch(cluster, tmp_path / "cluster")
     watch.start()
     run = Run(config, tmp_path / "cluster")
@@ -99,11 +118,8 @@ def test_a_run_is_the_same_wherever_it_works(cluster: Cluster, tmp_path: Path) -
     assert list(trained_on) == [f"{watch.gpu} gpu 0"]
     assert watch.lost
     assert set(+watch.worked) <= {"curves"}, "work without a GPU was on the node that has one"
-
-    main = "from mara_ray.cli import main; main()"
-    local = [sys.executable, "-c", main, "run", "--preset", str(TINY), "--out", str(tmp_path / "local")]
-    settings = [part for setting in TOY for part in ("--set", setting)]
-    subprocess.run([*local, *settings], check=True, capture_output=True, timeout=200)
+    said = local.communicate(timeout=200)[1]
+    assert local.returncode == 0, said
     ours, theirs = (json.loads((tmp_path / at / "summary.json").read_text()) for at in ("cluster", "local"))
     for name in ("methods", "differences", "bounds", "hashes"):
         assert ours[name] == theirs[name], name
