@@ -36,6 +36,7 @@ TOY = [
     "evaluation.methods=[mara, lara, fifo]",
 ]
 GPU_CPUS = 2.0
+TICK_SECONDS, LATE_TICKS = 0.05, 10  # how long Ray may still show a task that has ended
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
@@ -71,7 +72,7 @@ class Watch(threading.Thread):
         return id(self)
 
     def run(self) -> None:
-        while not self.over.wait(0.05):
+        while not self.over.wait(TICK_SECONDS):
             stage = next(
                 s.name for s in reversed(STAGES) if s.name == "curves" or (self.out / s.name).exists()
             )
@@ -117,7 +118,8 @@ def test_a_run_is_the_same_wherever_it_works(cluster: Cluster, predictor: Path, 
     trained_on = json.loads((run.folder("curves") / "manifest.json").read_text())["trained_on"]
     assert list(trained_on) == [f"{watch.gpu} gpu 0"]
     assert watch.lost
-    assert set(+watch.worked) <= {"curves"}, "work without a GPU was on the node that has one"
+    on_gpu = {stage for stage, ticks in watch.worked.items() if ticks > LATE_TICKS}
+    assert on_gpu == {"curves"}, "work without a GPU was on the node that has one"
     said = local.communicate(timeout=200)[1]
     assert local.returncode == 0, said
     ours, theirs = (json.loads((tmp_path / at / "summary.json").read_text()) for at in ("cluster", "local"))
