@@ -12,6 +12,7 @@ from mara_ray import __version__, progress
 from mara_ray.commands.comparison import comparison_app
 from mara_ray.commands.curves import curves_app
 from mara_ray.commands.dashboards import dashboards_app
+from mara_ray.commands.live import live_app
 from mara_ray.commands.options import (
     Force,
     Json,
@@ -33,6 +34,7 @@ allocator_app = typer.Typer(no_args_is_help=True, help="The learned allocator.")
 app.add_typer(comparison_app)
 app.add_typer(sweep_app)
 app.add_typer(dashboards_app)
+app.add_typer(live_app)
 app.add_typer(curves_app, name="curves")
 app.add_typer(predictor_app, name="predictor")
 app.add_typer(allocator_app, name="allocator")

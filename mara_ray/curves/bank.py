@@ -65,10 +65,14 @@ def smooth(raw_CL: np.ndarray) -> np.ndarray:
     smoothed_CL = np.empty(raw_CL.shape, np.float32)
     mean_C = np.zeros(raw_CL.shape[0])
     for point in range(raw_CL.shape[1]):
-        mean_C = (1 - EMA_ALPHA) * mean_C + EMA_ALPHA * raw_CL[:, point]
-        corrected_C = mean_C / (1 - (1 - EMA_ALPHA) ** (point + 1))
-        smoothed_CL[:, point] = np.maximum(corrected_C, LOSS_FLOOR)
+        mean_C, smoothed_CL[:, point] = smooth_next(mean_C, raw_CL[:, point], point)
     return smoothed_CL
+
+
+def smooth_next(mean_C: np.ndarray, raw_C: np.ndarray, point: int) -> tuple[np.ndarray, np.ndarray]:
+    """Take in one more point: the running mean, float64 (C,), and the smoothed losses (C,)."""
+    mean_C = (1 - EMA_ALPHA) * mean_C + EMA_ALPHA * raw_C
+    return mean_C, np.maximum(mean_C / (1 - (1 - EMA_ALPHA) ** (point + 1)), LOSS_FLOOR)
 
 
 def split_of(set_name: str, num_accepted_before: int) -> str:

@@ -1,4 +1,4 @@
-"""LearningTask: a real training that runs block by block and can be put down and taken up again.
+"""CatalogTask: a real training that runs block by block and can be put down and taken up again.
 
 Every block draws from its own random stream, keyed by the task's seed and the block's number. So a
 task's state is its model, optimiser and progress alone, and a task that was paused, moved and
@@ -21,6 +21,7 @@ from torch import nn
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.curves.configuration import Hyperparameters
 from mara_ray.curves.problem import Problem
+from mara_ray.learning_task import LearningTask
 from mara_ray.seeding import generator, seed_integer
 
 GRADIENT_CLIP = 1.0
@@ -29,8 +30,8 @@ COSINE_END = 0.02  # share of the learning rate left at the end of the cosine sc
 STEP_AT, STEP_FACTOR = 0.6, 0.1  # the step schedule
 
 
-class LearningTask:
-    """One training in progress; `make_task` builds it.
+class CatalogTask(LearningTask):
+    """One training of the catalog in progress; `make_task` builds it.
 
     Attributes:
         blocks_done: blocks of mini-batches trained so far.
@@ -115,7 +116,7 @@ def make_task(
     batches_per_point: int,
     device: str = "cpu",
     data_folder: Path = Path("data"),
-) -> LearningTask:
+) -> CatalogTask:
     """Build a task; the same arguments give the same curve, bit for bit, on the same kind of machine.
 
     Args:
@@ -135,7 +136,7 @@ def make_task(
         problem = make_problem(hyperparameters, rng, device, data_folder)
     weights = flatten_weights(problem.model)
     optimiser = _make_optimiser(weights, hyperparameters)
-    return LearningTask(problem, weights, optimiser, hyperparameters, seed, batches_per_point, device)
+    return CatalogTask(problem, weights, optimiser, hyperparameters, seed, batches_per_point, device)
 
 
 def flatten_weights(model: nn.Module) -> nn.Parameter:

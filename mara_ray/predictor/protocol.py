@@ -41,8 +41,15 @@ class Predictor(Protocol):
     between 0 (met already) and the remaining cap L - n (not within the cap), sorted over samples.
     """
 
-    name: str
-    num_samples: int
+    @property
+    def name(self) -> str:
+        """How it is known."""
+        ...
+
+    @property
+    def num_samples(self) -> int:
+        """Samples N of one forecast."""
+        ...
 
     def predict(self, ema_BL: np.ndarray, num_seen_B: np.ndarray, target_BG: np.ndarray) -> np.ndarray:
         """Forecast single prefixes: the live call.

@@ -12,12 +12,12 @@ from mara_ray.curves.catalog import CONFIGURATIONS
 from mara_ray.curves.datasets.atari import Play
 from mara_ray.curves.embedded import EMBEDDED
 from mara_ray.curves.temporal_difference import n_step_rewards
-from mara_ray.curves.training import LearningTask, learning_rate_share, make_task
+from mara_ray.curves.training import CatalogTask, learning_rate_share, make_task
 from mara_ray.errors import UserError
 from mara_ray.seeding import generator
 
 
-def task_of(name: str, seed: int = 3, **changes: object) -> LearningTask:
+def task_of(name: str, seed: int = 3, **changes: object) -> CatalogTask:
     hyperparameters = CONFIGURATIONS[name].draw(generator(seed, "hyperparameters"))
     return make_task(name, {**hyperparameters, "schedule_batches": 60, **changes}, seed, batches_per_point=2)
 

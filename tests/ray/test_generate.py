@@ -17,7 +17,7 @@ import ray
 from mara_ray.config import CurvesConfig
 from mara_ray.curves import candidates, generate
 from mara_ray.curves.bank import CurveBank, smooth
-from mara_ray.curves.training import LearningTask
+from mara_ray.curves.training import CatalogTask
 from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import silent
 
@@ -175,7 +175,7 @@ def test_too_few_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_training_that_diverges_is_kept_but_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.9, 0.4, np.inf, 0.1])
-    monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
+    monkeypatch.setattr(CatalogTask, "run_block", lambda task: next(losses))
     candidate = candidates.make_candidate("img_mlp", 0, CONFIG, SEED)
     part = candidates.train_candidate(candidate, "cpu", Path("data"))
     assert part["status"] == "diverged"
@@ -192,7 +192,7 @@ def test_what_becomes_of_a_training() -> None:
 
 def test_a_loss_that_is_no_number_is_recorded_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.9, np.nan])
-    monkeypatch.setattr(LearningTask, "run_block", lambda task: next(losses))
+    monkeypatch.setattr(CatalogTask, "run_block", lambda task: next(losses))
     part = candidates.train_candidate(
         candidates.make_candidate("img_mlp", 0, CONFIG, SEED), "cpu", Path("data")
     )

@@ -1,0 +1,1 @@
+"""The same allocators over real trainings on a real Ray cluster."""
