@@ -67,7 +67,7 @@ def allocator_train(
 ) -> None:
     """Train the Multi-Agent Transformer policies by PPO."""
     done = do_stages("allocator", preset, set_, out, force)
-    show_path("policies", done.folder("allocator"), as_json)
+    show_path("policies", f"{done.place}/allocator", as_json)
 
 
 @app.command()
@@ -76,7 +76,7 @@ def report(
 ) -> None:
     """Write the self-contained report.html."""
     done = do_stages("report", preset, set_, out, force)
-    show_path("report", done.directory / "report.html", as_json)
+    show_path("report", f"{done.place}/report.html", as_json)
 
 
 @app.command()

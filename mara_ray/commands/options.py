@@ -57,7 +57,7 @@ def do_stages(stage: str, preset: str, overrides: list[str], out: str | None, fo
     return run
 
 
-def show_path(name: str, path: Path, as_json: bool) -> None:
+def show_path(name: str, path: Path | str, as_json: bool) -> None:
     """Say where something is."""
     print(json.dumps({name: str(path)}) if as_json else f"{name}: {path}")
 
