@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
 from mara_ray.experiments.pipeline import Run, run_stages
 from mara_ray.experiments.stages import STAGES
-from mara_ray.pools import POOL
+from mara_ray.pools import POOL, cpu_nodes
 from mara_ray.predictor.fitting import FlowTraining, make_predictor
 
 TINY = Path(__file__).parents[1] / "tiny.yaml"
@@ -89,6 +90,16 @@ class Watch(threading.Thread):
                 node = next(n for n in self.cluster.list_all_nodes() if n.node_id in trainers)
                 self.lost.append(node.node_id)
                 self.cluster.remove_node(node, allow_graceful=False)
+
+
+def test_work_waits_for_the_pool_rather_than_take_the_gpus(cluster: Cluster) -> None:
+    @ray.remote(num_cpus=1, label_selector=cpu_nodes())
+    def where() -> str:
+        time.sleep(1.0)
+        return ray.get_runtime_context().get_node_id()
+
+    (gpu,) = (node["NodeID"] for node in ray.nodes() if node["Resources"].get("GPU"))
+    assert gpu not in ray.get([where.remote() for _ in range(8)])  # twice what the pool has room for
 
 
 @pytest.fixture(scope="module")
