@@ -1,12 +1,10 @@
-"""The full pipeline as a Ray job.
+"""The full pipeline as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- python jobs/0_run.py --preset standard
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+    python jobs/0_run.py --preset standard --out s3://BUCKET/standard
 """
 
-import sys
-
-from mara_ray.cli import main
+from mara_ray.job import run_job
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["run"]
-    main()
+    run_job("run")

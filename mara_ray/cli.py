@@ -59,8 +59,8 @@ def run(
     """Do every stage that is not done; end in report.html and summary.json."""
     done = do_stages("report", preset, set_, out, force)
     show_evaluation(done, as_json)
-    progress.say(f"summary: {done.directory / 'summary.json'}")
-    progress.say(f"report:  {done.directory / 'report.html'}")
+    progress.say(f"summary: {done.place}/summary.json")
+    progress.say(f"report:  {done.place}/report.html")
 
 
 @allocator_app.command("train")
@@ -69,7 +69,7 @@ def allocator_train(
 ) -> None:
     """Train the Multi-Agent Transformer policies by PPO."""
     done = do_stages("allocator", preset, set_, out, force)
-    show_path("policies", done.folder("allocator"), as_json)
+    show_path("policies", f"{done.place}/allocator", as_json)
 
 
 @app.command()

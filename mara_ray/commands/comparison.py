@@ -108,6 +108,6 @@ def benchmark(set_: Overrides, preset: Preset = "standard", as_json: Json = Fals
         print(f"{name:<38} {value:>12,.2f}")
 
 
-def _shipped(overrides: list[str], out: Path | None) -> tuple[str, list[str], Path]:
+def _shipped(overrides: list[str], out: str | None) -> tuple[str, list[str], str]:
     """Preset, overrides and run directory with which nothing is trained."""
-    return "standard", [*SHIPPED, *overrides], out or Path("runs/pretrained")
+    return "standard", [*SHIPPED, *overrides], out or "runs/pretrained"

@@ -31,7 +31,7 @@ def curves_generate(
 ) -> None:
     """Train the learning tasks and keep their loss curves."""
     run = do_stages("curves", preset, set_, out, force)
-    show_path("bank", run.folder("curves") / "bank.parquet", as_json)
+    show_path("bank", f"{run.place}/curves/bank.parquet", as_json)
 
 
 @curves_app.command("import")

@@ -21,7 +21,10 @@ Overrides = Annotated[
     list[str],
     typer.Option("--set", metavar="SECTION.FIELD=VALUE", default_factory=list, help="Override a value."),
 ]
-Out = Annotated[Path | None, typer.Option(help="Run directory; runs/<name of the preset> if not given.")]
+Out = Annotated[
+    str | None,
+    typer.Option(help="Run directory, or the URI of a storage; runs/<name of the preset> if not given."),
+]
 Force = Annotated[list[str], typer.Option(metavar="STAGE", default_factory=list, help="Do this stage again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Methods = Annotated[
@@ -40,22 +43,21 @@ SHIPPED = (  # settings under which nothing is trained
 )
 
 
-def do_stages(stage: str, preset: str, overrides: list[str], out: Path | None, force: list[str]) -> Run:
+def do_stages(stage: str, preset: str, overrides: list[str], out: str | None, force: list[str]) -> Run:
     """Do the stages up to `stage` that are not done; the run."""
     config = load_config(preset, overrides)
-    directory = (out or Path("runs") / config.name).absolute()  # workers may stand elsewhere
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
-    from mara_ray.experiments.pipeline import Run, run_stages
+    from mara_ray.experiments.pipeline import run_at, run_stages
     from mara_ray.experiments.stages import STAGES, check_config
 
     check_config(config)
-    run = Run(config, directory)
+    run = run_at(config, out or f"runs/{config.name}")
     if not run_stages(run, STAGES, stage, tuple(force)):
-        progress.say(f"{directory}: nothing to do, every stage is done (--force STAGE does one again)")
+        progress.say(f"{run.place}: nothing to do, every stage is done (--force STAGE does one again)")
     return run
 
 
-def show_path(name: str, path: Path, as_json: bool) -> None:
+def show_path(name: str, path: Path | str, as_json: bool) -> None:
     """Say where something is."""
     print(json.dumps({name: str(path)}) if as_json else f"{name}: {path}")
 

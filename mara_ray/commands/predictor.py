@@ -31,7 +31,7 @@ def predictor_train(
 ) -> None:
     """Train the flow-matching predictor on the bank's training curves."""
     run = do_stages("predictor", preset, set_, out, force)
-    show_path("predictor", run.folder("predictor"), as_json)
+    show_path("predictor", f"{run.place}/predictor", as_json)
 
 
 @predictor_app.command("evaluate")

@@ -14,8 +14,10 @@ from mara_ray import progress
 from mara_ray.artifacts import written_whole
 from mara_ray.commands.options import Json, Overrides
 from mara_ray.config import load_config
+from mara_ray.errors import UserError
 from mara_ray.experiments.grid import Ablation, Grid, read_sweep
 from mara_ray.results import RESULTS_FILE
+from mara_ray.storage import is_uri
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +31,7 @@ sweep_app = typer.Typer()
 def sweep(
     file: Annotated[Path, typer.Argument(help="A YAML file as in tune_configs/.")],
     set_: Overrides,
-    out: Annotated[Path | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
+    out: Annotated[str | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
     stages: Annotated[
         Path | None,
         typer.Option(help="Keep stages here, for other sweeps, too; in the results' folder if not given."),
@@ -41,7 +43,9 @@ def sweep(
 ) -> None:
     """Run every cell of a grid under Ray Tune; run again, it goes on where it was."""
     grid = read_sweep(file)
-    directory = (out or Path("runs") / f"sweep-{grid.name}").absolute()
+    if out is not None and is_uri(out):
+        raise UserError(f"--out: {out} is a URI; a sweep needs a directory that all its nodes see")
+    directory = Path(out or f"runs/sweep-{grid.name}").absolute()
     if isinstance(grid, Ablation):
         rows = _ablation(grid, set_, directory, dry_run)
     else:

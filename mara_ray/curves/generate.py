@@ -30,11 +30,11 @@ from mara_ray.curves.catalog import CONFIGURATIONS, configuration_named
 from mara_ray.curves.datasets import MISSING
 from mara_ray.curves.finished import FinishedTrainings
 from mara_ray.errors import MachineError, MaraError, UserError
+from mara_ray.pools import cpu_nodes, has_pools
 from mara_ray.provenance import command, versions
 
 MAX_CANDIDATES_FACTOR = 4  # candidates tried for each curve wanted, before giving up
 TASKS_PER_CPU = 4  # Ray tasks in flight for each CPU of the cluster
-ACCELERATOR = "ray.io/accelerator-type"  # the label that Ray gives to nodes with GPUs
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _check(config: CurvesConfig) -> None:
                 f"curves.configurations.{name}: {reason}, set curves.data_folder, or drop the configuration"
             )
     num_gpus = ray.cluster_resources().get("GPU", 0)
-    if config.num_gpus_per_task > num_gpus:
+    if config.num_gpus_per_task > num_gpus and not has_pools():
         raise UserError(
             f"curves.num_gpus_per_task: {config.num_gpus_per_task:g} asked for, but Ray has {num_gpus:g} GPUs"
             "; set it to 0"
@@ -143,7 +143,7 @@ def _train_all(
         num_gpus=config.num_gpus_per_task,
         max_retries=config.max_retries,
         retry_exceptions=[OSError, RuntimeError, MemoryError],
-        label_selector=_away_from_gpus() if config.num_gpus_per_task == 0 else None,
+        label_selector=cpu_nodes() if config.num_gpus_per_task == 0 else None,
     )
     data_folder = config.data_folder.absolute()
     wanted = sum(series.wanted for series in all_series)
@@ -171,15 +171,6 @@ def _train_all(
     finally:
         for reference in running:
             ray.cancel(reference)
-
-
-def _away_from_gpus() -> dict[str, str] | None:
-    """A label selector that keeps CPU tasks off the nodes with GPUs, if there are nodes without."""
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    kinds = {node["Labels"].get(ACCELERATOR) for node in nodes if node["Resources"].get("GPU")}
-    others = [node for node in nodes if not node["Resources"].get("GPU") and node["Resources"].get("CPU")]
-    kinds.discard(None)
-    return {ACCELERATOR: f"!in({','.join(sorted(map(str, kinds)))})"} if kinds and others else None
 
 
 def _start(

@@ -7,12 +7,15 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group
 
 from mara_ray.config import ClusterConfig
 from mara_ray.errors import MachineError, UserError
+from mara_ray.pools import cpu_nodes
 
 REACH_SECONDS = 5.0
 TICK_SECONDS = 1.0
@@ -80,8 +83,19 @@ def check_reachable(address: str) -> None:
         )
 
 
-def wait_for(tasks: Sequence[ray.ObjectRef], tick: Callable[[int], None]) -> None:
-    """Wait until all tasks are done; `tick` is told once a second how many are.
+def gang(num_cpus: int) -> PlacementGroup:
+    """CPUs for a task and its actors, given all at once: two such tasks cannot wait for each other."""
+    selector = cpu_nodes()
+    selectors = [selector] * num_cpus if selector else None
+    return placement_group([{"CPU": 1}] * num_cpus, bundle_label_selector=selectors)
+
+
+def wait_for(
+    tasks: Sequence[ray.ObjectRef],
+    tick: Callable[[int], None],
+    take: Callable[[ray.ObjectRef, Any], None] = lambda task, result: None,
+) -> None:
+    """Wait until all tasks are done; `tick` is told once a second how many are, `take` each one's result.
 
     Raises:
         Exception: what a task raised, as it was.
@@ -90,11 +104,12 @@ def wait_for(tasks: Sequence[ray.ObjectRef], tick: Callable[[int], None]) -> Non
     pending = list(tasks)
     while pending:
         done, pending = ray.wait(pending, num_returns=len(pending), timeout=TICK_SECONDS)
-        tick(len(tasks) - len(pending))
         try:
-            ray.get(done)
+            for task, result in zip(done, ray.get(done), strict=True):
+                take(task, result)
         except RayTaskError as error:
             raise error.cause from error
         except RayError as error:
             reason = str(error).splitlines()[0]
             raise MachineError(f"Ray: a task was lost ({reason}); run again to go on from here") from error
+        tick(len(tasks) - len(pending))

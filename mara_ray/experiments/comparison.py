@@ -26,6 +26,7 @@ from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.state import CurveReplay
 from mara_ray.workload.episodes import Workload, draw_workload
 
+ARENA = {"curves": "bank.parquet", "forecasts": "", "allocator": ""}  # the files it is loaded from
 REFERENCES = ("oracle_online",)  # stands in every comparison, asked for or not
 
 
@@ -164,12 +165,12 @@ def cell_bounds(arena: Arena, cell: Cell, workload: Workload) -> pd.DataFrame:
 
 
 @ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
-def compare_cell(run: Run, cell: Cell, path: Path) -> None:
-    """Play one cell under every method, and write its rows and its bounds' rows to `path`."""
+def compare_cell(run: Run, cell: Cell) -> pd.DataFrame:
+    """Play one cell under every method; its rows and its bounds' rows."""
     torch.set_num_threads(1)
+    run = run.on_this_node(**ARENA, workloads=cell.name)
     arena = Arena.load(run)
     workload = Workload.load(workload_path(run, cell))
     parts = [arena.episodes((*run.config.evaluation.methods, *REFERENCES), workload, cell.place)]
     parts.append(cell_bounds(arena, cell, workload))
-    with written_whole(path) as temporary:
-        pd.concat(parts, ignore_index=True).to_parquet(temporary, index=False)
+    return pd.concat(parts, ignore_index=True)

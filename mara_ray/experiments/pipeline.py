@@ -5,6 +5,10 @@ the stages before it) and its outputs lie there unchanged. A stage that is not d
 own folder and picks up what it left there; if the folder belongs to other inputs it is put aside
 first, as <stage>.<hash>, and comes back when the same inputs do.
 
+With a storage, the run's directory is a copy of it: fetched when the run starts, and sent again and again
+while a stage works; the manifest last. So a run that was killed goes on on any machine that reaches the
+storage.
+
 Runs of a sweep keep their stages in one folder, <stage>.<hash>, and link to it: a stage that two of
 them have in common is done once, by whoever comes first, while the others wait.
 """
@@ -14,32 +18,48 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from mara_ray import __version__, progress
-from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json
+from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.experiments.locks import locked
 from mara_ray.experiments.membership import RECORD_FILE, Membership
 from mara_ray.experiments.tracking import Place, Product, tracked
+from mara_ray.storage import Storage, fetch_to_node, is_uri, repeated
 
 INPUTS_FILE = "inputs.txt"
+UNFINISHED = "unfinished"
+TRACKING = "tracking"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its configuration, its directory, and its place if it is part of a sweep."""
+    """One run.
+
+    Attributes:
+        config: its configuration.
+        directory: where it works.
+        membership: its place, if it is part of a sweep.
+        storage: beyond this machine, if it has one.
+    """
 
     config: RunConfig
     directory: Path
     membership: Membership | None = None
+    storage: Storage | None = None
+
+    @property
+    def place(self) -> str:
+        """Where its results lie, for people."""
+        return self.storage.uri if self.storage else str(self.directory)
 
     @property
     def manifest_path(self) -> Path:
@@ -50,6 +70,58 @@ class Run:
         """The folder of one stage's outputs."""
         path = self.directory / stage
         return path.resolve() if path.is_symlink() else path
+
+    def on_this_node(self, **folders: str) -> Run:
+        """The run as a task finds it that may be on another machine.
+
+        Args:
+            folders: what the task reads: stages, and what begins the names of the files it needs of each.
+        """
+        if self.storage is None:
+            return self
+        return Run(self.config, fetch_to_node(self.storage, folders), storage=self.storage)
+
+    def unfinished(self, stage: str, name: str) -> str:
+        """Where, in the storage, a task keeps its part of a stage that is not done."""
+        return f"{UNFINISHED}/{self.owner_of(stage)}/{name}"
+
+    def owner_of(self, stage: str) -> str | None:
+        """The hash of what the stage's folder is made from; None if there is no such folder."""
+        marker = self.folder(stage) / INPUTS_FILE
+        return marker.read_text().strip() if marker.is_file() else None
+
+    def fetch_all(self, stages: Iterable[str]) -> None:
+        """Make the directory a copy of the storage."""
+        if self.storage is None:
+            return
+        for name in (*stages, TRACKING):
+            self.storage.fetch(self.directory / name, name)
+        for name in (self.manifest_path.name, "summary.json", "report.html"):
+            content = self.storage.read(name)
+            (self.directory / name).unlink(missing_ok=True)
+            if content is not None:
+                with written_whole(self.directory / name) as temporary:
+                    temporary.write_bytes(content)
+
+    def send_folder(self, name: str) -> None:
+        """Send a folder of the directory to the storage."""
+        self.send_part(self.directory / name, name)
+
+    def fetch_part(self, local: Path, name: str) -> None:
+        """Make a local folder a copy of what is in the storage under a name."""
+        if self.storage is not None:
+            self.storage.fetch(local, name)
+
+    def send_part(self, local: Path, name: str) -> None:
+        """Send a local folder to the storage, under a name."""
+        if self.storage is not None:
+            self.storage.send(local, name)
+
+    def send_files(self, *names: str) -> None:
+        """Send files of the directory to the storage, in this order."""
+        if self.storage is not None:
+            for name in names:
+                self.storage.write(name, (self.directory / name).read_bytes())
 
     def records(self) -> dict[str, Any]:
         """The manifest's record of every stage that is done.
@@ -64,6 +136,14 @@ class Run:
         if not isinstance(stages, dict):
             raise UserError(f"file: {self.manifest_path} is not a run's manifest; delete it and run again")
         return stages
+
+
+def run_at(config: RunConfig, out: str) -> Run:
+    """The run at a directory, or at a storage's URI, of which runs/<the URI's path> is the local copy."""
+    if not is_uri(out):
+        return Run(config, Path(out).absolute())  # workers may stand elsewhere
+    path = out.split("://", 1)[1].strip("/")
+    return Run(config, Path("runs").absolute() / path, storage=Storage(out.rstrip("/")))
 
 
 @dataclass(frozen=True)
@@ -104,7 +184,9 @@ def run_stages(run: Run, stages: tuple[Stage, ...], until: str, force: tuple[str
             raise UserError(f"stage: {name!r} is unknown; use one of {', '.join(names)}")
     ran = []
     with locked(run.directory / ".lock", wait=run.membership is not None):
+        run.fetch_all(names)
         write_json(run.directory / "config.json", run.config.model_dump(mode="json"))
+        run.send_files("config.json")
         for stage in stages[: names.index(until) + 1]:
             inputs = stage_inputs(run, stage)
             if stage.name in force:
@@ -191,6 +273,7 @@ def _run_stage(run: Run, stages: tuple[Stage, ...], stage: Stage, inputs: str) -
     _claim_folder(run, stage.name, inputs)
     started, started_cpu = time.monotonic(), time.process_time()
     with (
+        repeated(partial(run.send_folder, stage.name)),
         tracked(run.config, stage.name, _place(run, stage.name, inputs), stage.metrics(run)) as logged,
         progress.shown(stage.name) as report,
     ):
@@ -211,7 +294,15 @@ def _run_stage(run: Run, stages: tuple[Stage, ...], stage: Stage, inputs: str) -
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     _keep_record(run, stage.name, record)
-    progress.say(f"{stage.name}: done in {record['wall_s']:.0f} s -> {run.folder(stage.name)}")
+    run.send_folder(TRACKING)
+    run.send_files(
+        *(name for name in stage.outputs(run.config) if (run.directory / name).parent == run.directory)
+    )
+    run.send_files(run.manifest_path.name)
+    if run.storage is not None:
+        run.storage.delete(f"{UNFINISHED}/{inputs}")
+    where = f"{run.place}/{stage.name}" if run.storage else run.folder(stage.name)
+    progress.say(f"{stage.name}: done in {record['wall_s']:.0f} s -> {where}")
 
 
 def _keep_record(run: Run, stage: str, record: dict[str, Any]) -> None:
@@ -222,14 +313,12 @@ def _place(run: Run, stage: str, inputs: str) -> Place:
     if run.membership is not None:
         return run.membership.place(stage, inputs)
     group = hash_of(run.config.model_dump(mode="json"))
-    return Place(run.directory / "tracking", group, stage, f"{run.config.name}-{stage}")
+    return Place(run.directory / TRACKING, group, stage, f"{run.config.name}-{stage}")
 
 
 def _claim_folder(run: Run, stage: str, inputs: str) -> None:
     """Make the folder ours: keep what a killed run left, put aside what belongs to other inputs."""
-    folder = run.folder(stage)
-    marker = folder / INPUTS_FILE
-    owner = marker.read_text().strip() if marker.is_file() else None
+    folder, owner = run.folder(stage), run.owner_of(stage)
     if owner == inputs:
         remove_parts(folder)
         return
@@ -240,11 +329,13 @@ def _claim_folder(run: Run, stage: str, inputs: str) -> None:
         aside = folder.with_name(f"{folder.name}.{owner}")
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(folder, aside)
-        progress.say(f"{folder.name}: made from other inputs; put aside as {aside}")
+        run.send_folder(aside.name)
+        progress.say(f"{stage}: made from other inputs; put aside as {aside}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
     before = folder.with_name(f"{folder.name}.{inputs}")
-    if before.is_dir():
+    run.fetch_part(before, before.name)
+    if (before / INPUTS_FILE).is_file():
         os.replace(before, folder)
         return
     folder.mkdir(parents=True)

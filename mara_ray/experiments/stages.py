@@ -9,12 +9,15 @@ from __future__ import annotations
 import platform
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import ray
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from mara_ray.allocator.mat.policy import FACTS_FILE, MATAllocator, located_policies
 from mara_ray.allocator.mat.policy import WEIGHTS_FILE as POLICY_WEIGHTS
@@ -24,7 +27,7 @@ from mara_ray.config import RunConfig
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
 from mara_ray.curves.catalog import configuration_named
 from mara_ray.errors import UserError
-from mara_ray.experiments.cluster import ANYWHERE, connect, wait_for
+from mara_ray.experiments.cluster import connect, gang, wait_for
 from mara_ray.experiments.comparison import (
     all_cells,
     compare_cell,
@@ -36,6 +39,7 @@ from mara_ray.experiments.comparison import (
     workload_path,
 )
 from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
+from mara_ray.pools import check_room, cpu_nodes
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.forecast import CurvePredictor, ForecastTable, OraclePredictor
@@ -44,6 +48,7 @@ from mara_ray.predictor.rivals import make_rival
 from mara_ray.predictor.weights import WEIGHTS_FILE, located_predictor
 from mara_ray.progress import Report
 from mara_ray.provenance import command, versions
+from mara_ray.storage import repeated
 
 
 def check_config(config: RunConfig) -> None:
@@ -111,7 +116,7 @@ def make_predictor(run: Run, report: Report) -> dict[str, Any]:
         return {"hash": predictor.content_hash}
     connect(run.config.cluster)
     predictor = train_predictor(
-        run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report
+        run.config.predictor, read_bank(run), run.config.seed, run.folder("predictor"), report, run.storage
     )
     return {"hash": predictor.content_hash}
 
@@ -157,8 +162,8 @@ def make_workloads(run: Run, report: Report) -> dict[str, Any]:
     return {"workloads": len(cells), "tasks": tasks}
 
 
-@ray.remote(num_cpus=1, scheduling_strategy=ANYWHERE)
-def _train_policy(run: Run, name: str, training_seed: int) -> float:
+@ray.remote(num_cpus=1)
+def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> float:
     """Train one policy; the CPU seconds that this took here, after the last interruption."""
     from mara_ray.allocator.mat.algorithm import train_policy
 
@@ -168,14 +173,20 @@ def _train_policy(run: Run, name: str, training_seed: int) -> float:
     if method.sparse:
         simulator = config.simulator.model_copy(update={"potential_weight": 0.0})
         config = config.model_copy(update={"simulator": simulator})
-    train_policy(
-        config,
-        method.forecast,
-        training_seed,
-        run.folder("curves") / "bank.parquet",
-        run.folder("forecasts") / method.forecast,
-        run.folder("allocator") / policy_name(name, training_seed),
-    )
+    prepare = partial(run.on_this_node, curves="bank.parquet", forecasts=f"{method.forecast}/")
+    here = prepare()
+    directory = here.folder("allocator") / policy_name(name, training_seed)
+    here.fetch_part(directory, unfinished)
+    with repeated(partial(here.send_part, directory, unfinished)):
+        train_policy(
+            config,
+            method.forecast,
+            training_seed,
+            here.folder("curves") / "bank.parquet",
+            here.folder("forecasts") / method.forecast,
+            directory,
+            prepare=prepare,
+        )
     return round(time.process_time() - before_s, 1)
 
 
@@ -198,22 +209,37 @@ def make_policies(run: Run, report: Report) -> dict[str, Any]:
         report(lines, total, f"updates; {finished} of {len(metrics)} policies finished")
 
     connect(run.config.cluster)
-    tasks = [
-        _train_policy.remote(run, name, training_seed)
-        for name in allocator.policies
-        for training_seed in range(allocator.num_seeds)
-    ]
-    wait_for(tasks, tick)
+    check_room(allocator.num_env_runners, trainer_cpus=1)
+    groups: dict[ray.ObjectRef, PlacementGroup] = {}
+    unfinished = {name: run.unfinished("allocator", name) for name in metrics}
+    for name in allocator.policies:
+        for training_seed in range(allocator.num_seeds):
+            group = gang(1 + allocator.num_env_runners)
+            place = PlacementGroupSchedulingStrategy(group, 0, placement_group_capture_child_tasks=True)
+            train = _train_policy.options(scheduling_strategy=place)
+            part = unfinished[policy_name(name, training_seed)]
+            groups[train.remote(run, name, training_seed, part)] = group
+
+    def follow() -> None:
+        for name, part in unfinished.items():
+            run.fetch_part(run.folder("allocator") / name, part)
+
+    try:
+        with repeated(follow):
+            wait_for(list(groups), tick, lambda task, result: remove_placement_group(groups[task]))
+    finally:  # where one failed, the others would hold their CPUs
+        for group in groups.values():
+            remove_placement_group(group)
     manifest = {
         "command": command(),
         "config": run.config.model_dump(mode="json", include={"seed", "workload", "simulator", "allocator"}),
-        "cpu_s": dict(zip(metrics, ray.get(tasks), strict=True)),
+        "cpu_s": dict(zip(metrics, ray.get(list(groups)), strict=True)),
         "hashes": {name: file_hash(run.folder("allocator") / name / POLICY_WEIGHTS) for name in metrics},
         "versions": versions(),
         "processor": platform.machine(),
     }
     write_json(run.folder("allocator") / "manifest.json", manifest)
-    return {"policies": len(tasks)}
+    return {"policies": len(groups)}
 
 
 def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
@@ -222,9 +248,15 @@ def make_evaluation(run: Run, report: Report) -> dict[str, Any]:
         cell: run.folder("evaluation") / "parts" / f"{cell.name}.parquet" for cell in all_cells(run.config)
     }
     connect(run.config.cluster)
-    tasks = [compare_cell.remote(run, cell, path) for cell, path in parts.items() if not path.is_file()]
+    compare = compare_cell.options(label_selector=cpu_nodes())
+    tasks = {compare.remote(run, cell): path for cell, path in parts.items() if not path.is_file()}
     done_before = len(parts) - len(tasks)
-    wait_for(tasks, lambda finished: report(done_before + finished, len(parts), "workloads"))
+
+    def keep(task: ray.ObjectRef, rows: pd.DataFrame) -> None:
+        with written_whole(tasks[task]) as temporary:
+            rows.to_parquet(temporary, index=False)
+
+    wait_for(list(tasks), lambda finished: report(done_before + finished, len(parts), "workloads"), keep)
     rows = pd.concat([pd.read_parquet(path) for path in parts.values()], ignore_index=True)
     with written_whole(run.folder("evaluation") / "episodes.parquet") as temporary:
         rows.to_parquet(temporary, index=False)

@@ -5,7 +5,7 @@ More workers share each batch; that changes the order of its sums, and so the la
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import os
 import platform
@@ -29,11 +29,14 @@ from mara_ray.artifacts import read_json, write_json
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
+from mara_ray.pools import cpu_nodes
 from mara_ray.predictor.fitting import FlowTraining, calibrated, make_predictor, validation_error
 from mara_ray.predictor.flow import FlowPredictor
+from mara_ray.predictor.history import History
 from mara_ray.predictor.weights import CONFIG_FILE, training_identity
 from mara_ray.progress import Report
 from mara_ray.provenance import command, versions
+from mara_ray.storage import Storage
 
 STATE_FILE = "state.pt"
 METRICS_FILE = "metrics.jsonl"
@@ -48,12 +51,18 @@ TRAIN_ENVIRONMENT = {
 
 
 def train_predictor(
-    config: PredictorConfig, bank: CurveBank, seed: int, directory: Path, progress: Report
+    config: PredictorConfig,
+    bank: CurveBank,
+    seed: int,
+    directory: Path,
+    progress: Report,
+    storage: Storage | None = None,
 ) -> FlowPredictor:
     """Train on the training curves of set `id`, choose the epoch on the validation curves, and save.
 
-    A call that was killed is picked up by the next one with the same arguments. `directory` must be
-    seen by all workers; it ends with weights.safetensors, predictor.json, metrics.jsonl and manifest.json.
+    A call that was killed is picked up by the next one with the same arguments. Without a `storage`,
+    `directory` must be seen by all workers; with one, they leave there what the training goes on from.
+    The directory ends with weights.safetensors, predictor.json, metrics.jsonl and manifest.json.
 
     Raises:
         UserError: the bank has no training or validation curve, or the batch is too small to share.
@@ -75,23 +84,30 @@ def train_predictor(
         return FlowPredictor.load(directory)
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
+    name = f"train-{identity}"
+    history = History(directory / METRICS_FILE, storage, f"{name}/{METRICS_FILE}")
+    place = {"storage_path": str(directory)} if storage is None else storage.for_ray()
     trainer = _Trainer(
         _train_worker,
         train_loop_config={
             "config": config.model_dump(),
             "seed": seed,
-            "directory": str(directory),
+            "history": history,
             **{f"{split}_CL": bank.ema_CL[found] for split, found in rows.items()},
         },
-        scaling_config=ScalingConfig(num_workers=config.num_workers, use_gpu=config.use_gpu),
+        scaling_config=ScalingConfig(
+            num_workers=config.num_workers,
+            use_gpu=config.use_gpu,
+            label_selector=None if config.use_gpu else cpu_nodes(),
+        ),
         run_config=RunConfig(
-            name=f"train-{identity}",
-            storage_path=str(directory),
+            name=name,
+            **place,
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),
     )
-    with _train_environment(), _followed(directory / METRICS_FILE, config.epochs, progress):
+    with _train_environment(), _followed(history, config.epochs, progress):
         try:
             checkpoint = trainer.fit().checkpoint
             assert checkpoint is not None
@@ -116,8 +132,11 @@ def train_predictor(
         "versions": versions(),
         "processor": platform.machine(),
     }
+    history.write(state["rows"])
     write_json(directory / MANIFEST_FILE, manifest)
-    shutil.rmtree(directory / f"train-{identity}", ignore_errors=True)
+    shutil.rmtree(directory / name, ignore_errors=True)
+    if storage is not None:
+        storage.delete(name)
     return predictor
 
 
@@ -142,14 +161,15 @@ def _train_worker(loop: dict[str, Any]) -> None:
     rank, world_size = context.get_world_rank(), context.get_world_size()
     training = FlowTraining(config, loop["train_CL"], loop["seed"], get_device())
     started_s, before_s = time.process_time(), 0.0
+    history: History = loop["history"]
+    rows: list[dict[str, float]] = []
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             state = torch.load(Path(folder) / STATE_FILE, weights_only=True)
         training.load_state_dict(state)
-        before_s = state["cpu_s"]
-    metrics_path = Path(loop["directory"]) / METRICS_FILE
+        before_s, rows = state["cpu_s"], state["rows"]
     if rank == 0:
-        _truncate(metrics_path, training.epoch)
+        history.publish(rows)
     while not training.is_over:
         row: dict[str, float] = {"loss": training.run_epoch(rank, world_size)}
         # Every rank holds the same weights, and so finds the same best epoch and the same end.
@@ -159,18 +179,12 @@ def _train_worker(loop: dict[str, Any]) -> None:
         if rank > 0:
             ray.train.report(row)
             continue
-        with open(metrics_path, "a") as file:
-            file.write(json.dumps({"step": training.epoch, **row}) + "\n")
+        rows.append({"step": training.epoch, **row})
+        history.publish(rows)
         cpu_s = before_s + time.process_time() - started_s
         with tempfile.TemporaryDirectory() as folder:
-            torch.save({**training.state_dict(), "cpu_s": cpu_s}, Path(folder) / STATE_FILE)
+            torch.save({**training.state_dict(), "cpu_s": cpu_s, "rows": rows}, Path(folder) / STATE_FILE)
             ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
-
-
-def _truncate(path: Path, num_lines: int) -> None:
-    """Keep the first lines of the metrics file: those of the epochs that are done."""
-    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-    path.write_text("".join(lines[:num_lines]))
 
 
 @contextmanager
@@ -187,16 +201,17 @@ def _train_environment() -> Iterator[None]:
 
 
 @contextmanager
-def _followed(metrics_path: Path, epochs: int, progress: Report) -> Iterator[None]:
-    """Report the last line of the metrics file while the block runs."""
+def _followed(history: History, epochs: int, progress: Report) -> Iterator[None]:
+    """Report how many epochs are done while the block runs."""
     stop = threading.Event()
 
     def follow() -> None:
-        seen = 0
+        seen = done = 0
         while not stop.wait(FOLLOW_SECONDS):
-            lines = metrics_path.read_text().splitlines() if metrics_path.is_file() else []
-            if len(lines) > seen:
-                seen = len(lines)
+            with contextlib.suppress(MachineError):  # of the storage; the worker will say so if it lasts
+                done = history.num_rows()
+            if done > seen:
+                seen = done
                 progress(seen, epochs, "epochs")
 
     thread = threading.Thread(target=follow, daemon=True)

@@ -69,8 +69,11 @@ class World:
     def of_context(cls, env_config: dict[str, Any]) -> World:
         """Load the world that `env_config` names: `run`, `bank_path`, `table_directory`; or `run` alone.
 
-        Without paths it is the bank that ships, with WLS forecasts made on the spot.
+        A function `prepare`, if there is one, is called first. Without paths it is the bank that ships, with
+        WLS forecasts made on the spot.
         """
+        if env_config.get("prepare"):
+            env_config["prepare"]()
         if "bank_path" in env_config:
             return cls.load(*(env_config[key] for key in ("run", "bank_path", "table_directory")))
         config, bank = env_config["run"], CurveBank.read(pretrained.BANK)

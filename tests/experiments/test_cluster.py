@@ -14,6 +14,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from mara_ray.config import ClusterConfig
 from mara_ray.errors import MachineError, UserError
 from mara_ray.experiments.cluster import connect
+from mara_ray.pools import POOL
 
 
 def test_nothing_answers() -> None:
@@ -40,3 +41,17 @@ def test_malformed_address() -> None:
 def test_cluster_yaml_is_valid() -> None:
     path = Path(__file__).parents[2] / "cluster.yaml"
     validate_config(prepare_config(yaml.safe_load(path.read_text())))
+
+
+def test_pools_are_labelled_alike() -> None:
+    root = Path(__file__).parents[2]
+    types = yaml.safe_load((root / "cluster.yaml").read_text())["available_node_types"]
+    job = yaml.safe_load((root / "kuberay.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["authOptions"] == {"mode": "token"} and cluster["enableInTreeAutoscaling"]
+    groups = {"head": cluster["headGroupSpec"]} | {g["groupName"]: g for g in cluster["workerGroupSpecs"]}
+    for name in ("head", "cpu", "gpu"):
+        assert types[name]["labels"] == groups[name]["labels"] == {POOL: name}
+        limits = groups[name]["template"]["spec"]["containers"][0]["resources"]["limits"]
+        assert ("nvidia.com/gpu" in limits) == (name == "gpu") == ("GPU" in types[name]["resources"])

@@ -11,7 +11,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 from mara_ray.config import CurvesConfig
-from mara_ray.curves.generate import ACCELERATOR, generate_bank
+from mara_ray.curves.generate import generate_bank
+from mara_ray.pools import ACCELERATOR
 from mara_ray.progress import silent
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]

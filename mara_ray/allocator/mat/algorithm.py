@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from mara_ray.allocator.mat.policy import MATAllocator, is_trained, load_weights
 from mara_ray.allocator.mat.ppo import SharedPPO
 from mara_ray.config import AllocatorConfig, RunConfig
 from mara_ray.errors import MachineError, UserError
+from mara_ray.pools import check_room, held_cpus
 from mara_ray.progress import Report, silent
 from mara_ray.seeding import seed_integer
 from mara_ray.simulator.decisions import nodes_alike
@@ -58,6 +60,7 @@ def train_policy(
     table_directory: Path,
     directory: Path,
     report: Report = silent,
+    prepare: Callable[[], object] | None = None,
 ) -> None:
     """Train one policy and write it to `directory`; Ray is initialised already.
 
@@ -73,6 +76,7 @@ def train_policy(
         table_directory: their forecasts.
         directory: where to.
         report: called after each update.
+        prepare: called by every EnvRunner before it reads the curves and forecasts: brings them to its node.
 
     Raises:
         UserError: the bank or table is missing or damaged, or is not of the forecast named; the cluster
@@ -83,7 +87,7 @@ def train_policy(
     directory = directory.absolute()  # RLlib takes a relative path for a URI
     torch.set_num_threads(1)  # the tensors are small, and sums must not depend on the number of threads
     directory.mkdir(parents=True, exist_ok=True)
-    algorithm = build_algorithm(config, training_seed, bank_path, table_directory)
+    algorithm = build_algorithm(config, training_seed, bank_path, table_directory, prepare)
     try:
         world: World = algorithm.env_runner.world
         if world.table.name != forecast:
@@ -109,11 +113,16 @@ def train_policy(
 
 
 def build_algorithm(
-    config: RunConfig, training_seed: int, bank_path: Path, table_directory: Path
+    config: RunConfig,
+    training_seed: int,
+    bank_path: Path,
+    table_directory: Path,
+    prepare: Callable[[], object] | None = None,
 ) -> Algorithm:
     """Build RLlib's PPO with our module, EnvRunner, connector and learner."""
     allocator, simulator = config.allocator, config.simulator
-    _check_room(allocator)
+    _check_work(allocator)
+    check_room(allocator.num_env_runners, held_cpus())
     steps_per_update = allocator.episodes_per_update * config.workload.episode_steps
     seed = seed_integer(config.seed, "allocator", "network", training_seed)
     connector = TeamBatch(gae_lambda=allocator.gae_lambda, epochs=allocator.epochs, seed=seed)
@@ -122,6 +131,7 @@ def build_algorithm(
         "bank_path": Path(bank_path),
         "table_directory": Path(table_directory),
         "training_seed": training_seed,
+        "prepare": prepare,
     }
     settings: Any = PPOConfig(SharedPPO)
     settings = (
@@ -200,26 +210,14 @@ def synchronise(algorithm: Algorithm) -> None:
         )
 
 
-def _check_room(allocator: AllocatorConfig) -> None:
-    """Refuse more EnvRunners than there is work or room for: Ray would wait for room for ever."""
-    num_env_runners = allocator.num_env_runners
+def _check_work(allocator: AllocatorConfig) -> None:
+    """Refuse more EnvRunners than there is work for."""
     num_workloads = math.ceil(allocator.episodes_per_update / allocator.rollouts_per_workload)
-    if num_env_runners > num_workloads:
+    if allocator.num_env_runners > num_workloads:
         raise UserError(
-            f"allocator.num_env_runners: {num_env_runners} EnvRunners would share {num_workloads} workloads"
-            " an update; set fewer, or raise allocator.episodes_per_update"
+            f"allocator.num_env_runners: {allocator.num_env_runners} EnvRunners would share {num_workloads}"
+            " workloads an update; set fewer, or raise allocator.episodes_per_update"
         )
-    held = ray.get_runtime_context().get_assigned_resources().get("CPU", 0) if _in_worker() else 0
-    room = int(ray.cluster_resources().get("CPU", 0) - held)
-    if num_env_runners > room:
-        raise UserError(
-            f"allocator.num_env_runners: {num_env_runners} EnvRunners need a CPU each, and the cluster has"
-            f" {room} beside the trainer's; set fewer, or 0 to sample in the trainer"
-        )
-
-
-def _in_worker() -> bool:
-    return ray.get_runtime_context().worker.mode == ray.WORKER_MODE
 
 
 def validate(network: MAT, world: World) -> float:

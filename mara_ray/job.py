@@ -1,0 +1,104 @@
+"""A command as a Ray job: stopped cleanly, its exit code passed on, and told where its results lie."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
+from mara_ray.cli import main
+from mara_ray.errors import MaraError, UserError
+from mara_ray.progress import say
+from mara_ray.results import RESULTS_FILE
+from mara_ray.storage import Storage, is_uri
+
+STATUS_FILE = "status.json"
+STOPPED = 128 + signal.SIGTERM  # the code that shells give to it
+
+
+def run_job(*command: str) -> NoReturn:
+    """Run `mara COMMAND` with this process's arguments, and leave status.json in its `--out`.
+
+    The file has the command, its exit code (0; 1 the machine's fault; 2 the user's; 143 stopped), the seconds
+    it took, and the hash of what each stage that is done has made. It is removed first, and written last: a
+    job that was killed leaves none.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray's own, once it has begun
+    started = time.monotonic()
+    try:
+        status = _Status(_out(sys.argv[1:]))
+        status.remove()
+    except MaraError as error:
+        say(f"error: {error}")
+        sys.exit(error.exit_code)
+    sys.argv[1:1] = command
+    code = 0
+    try:
+        main()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if code == signal.SIGTERM:
+            code = STOPPED
+            say("stopped; submit the job again to go on from here")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        status.write(" ".join(command), code, time.monotonic() - started)
+    except MaraError as error:
+        say(f"error: {error}")
+        code = code or error.exit_code
+    sys.exit(code)
+
+
+def _out(arguments: list[str]) -> str:
+    """Where the job's results go; nothing that ends with the job will do."""
+    for number, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == "--out":
+            out = value if equals else "".join(arguments[number + 1 : number + 2])
+            if is_uri(out) or Path(out).is_absolute():
+                return out
+    raise UserError("--out: a job's own folder ends with it; give a storage's URI, or an absolute path")
+
+
+class _Status:
+    """The status file at a place, a directory or a storage's URI."""
+
+    def __init__(self, out: str) -> None:
+        self._directory = Path(out)
+        self._storage = Storage(out.rstrip("/")) if is_uri(out) else None
+
+    def remove(self) -> None:
+        if self._storage is not None:
+            self._storage.remove(STATUS_FILE)
+        else:
+            (self._directory / STATUS_FILE).unlink(missing_ok=True)
+
+    def write(self, command: str, exit_code: int, seconds: float) -> None:
+        content = {
+            "command": command,
+            "exit_code": exit_code,
+            "seconds": round(seconds, 1),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "hashes": self._hashes(),
+        }
+        if self._storage is not None:
+            self._storage.write(STATUS_FILE, json.dumps(content, indent=2, sort_keys=True).encode())
+        else:
+            write_json(self._directory / STATUS_FILE, content)
+
+    def _hashes(self) -> dict[str, str]:
+        """The outputs' hash of each stage that is done, or that of a sweep's table."""
+        if self._storage is not None:
+            found = self._storage.read("manifest.json")
+            manifest = json.loads(found) if found else {"stages": {}}
+        elif (self._directory / "manifest.json").is_file():
+            manifest = read_json(self._directory / "manifest.json")
+        else:
+            table = self._directory / RESULTS_FILE
+            return {"results": file_hash(table)} if table.is_file() else {}
+        return {name: hash_of(record["outputs"]) for name, record in manifest["stages"].items()}
