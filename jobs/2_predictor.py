@@ -1,6 +1,6 @@
-"""The predictor as a Ray job; submitted again, it does only what is missing.
+r"""The predictor as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \
     python jobs/2_predictor.py --preset standard --out s3://BUCKET/standard
 """
 

@@ -1,6 +1,6 @@
-"""The policies as a Ray job; submitted again, it does only what is missing.
+r"""The policies as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \
     python jobs/3_allocator.py --preset standard --out s3://BUCKET/standard
 """
 

@@ -1,6 +1,6 @@
-"""A grid of runs (its YAML file comes first) as a Ray job; submitted again, it does only what is missing.
+r"""A grid of runs (its YAML file comes first) as a Ray job; submitted again, it does only what is missing.
 
-ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \\
+ray job submit --working-dir . --runtime-env jobs/runtime_env.yaml -- \
     python jobs/5_sweep.py tune_configs/quick.yaml --out /SHARED/sweep
 """
 
