@@ -6,7 +6,7 @@ RUNS ?= runs
 SWEEPS = main load predictor_table stress diagnostics components reward costs noise pools predictor_allocator
 
 PAPER = quick pretrained baselines predictors calibration $(SWEEPS:%=sweep-%) report docs
-KEPT = $(addprefix $(RUNS)/,quick pretrained baselines sweep-stress sweep-costs)
+KEPT = $(addprefix $(RUNS)/,quick pretrained baselines sweep-stress sweep-costs sweep-pools)
 RULES = fifo,edf,llf,srpt,lara,lara_fm,laira,planner
 
 .PHONY: paper $(PAPER)
