@@ -47,8 +47,9 @@ def do_stages(stage: str, preset: str, overrides: list[str], out: str | None, fo
     """Do the stages up to `stage` that are not done; the run."""
     config = load_config(preset, overrides)
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
+    from mara_ray.experiments.checks import check_config
     from mara_ray.experiments.pipeline import run_at, run_stages
-    from mara_ray.experiments.stages import STAGES, check_config
+    from mara_ray.experiments.stages import STAGES
 
     check_config(config)
     run = run_at(config, out or f"runs/{config.name}")

@@ -14,13 +14,13 @@ from ray import tune
 
 from mara_ray.artifacts import hash_of, read_json, written_whole
 from mara_ray.evaluation.tables import predictor_scores
+from mara_ray.experiments.checks import check_config
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Cell, Grid, cells_of
 from mara_ray.experiments.locks import locked
 from mara_ray.experiments.membership import Membership
 from mara_ray.experiments.pipeline import Run, run_stages
 from mara_ray.experiments.planning import TRIAL_BYTES, Plan, check_room, cluster_limits, plan_of, stages_of
-from mara_ray.experiments.stages import check_config
 from mara_ray.experiments.trials import run_trials
 from mara_ray.progress import Report
 from mara_ray.results import RESULTS_FILE
