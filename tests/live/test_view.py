@@ -8,7 +8,7 @@ from rich.console import Console
 from mara_ray.live.jobs import Jobs
 from mara_ray.live.view import PlainView, TerminalView, band, view_of
 from tests.live import live_worlds
-from tests.live.test_run import job_of
+from tests.live.test_live_run import job_of
 
 
 def test_a_band_spans_the_samples():
