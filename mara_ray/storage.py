@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from mara_ray.artifacts import PART, file_hash, hash_of, written_whole
+from mara_ray.background import every
 from mara_ray.errors import MachineError, UserError
 
 INDEX_FILE = ".files.json"
@@ -144,25 +144,17 @@ def repeated(action: Callable[[], None]) -> Iterator[None]:
     One that fails in between is only tried again; at the end of a block that did not fail, its error is
     raised.
     """
-    stop = threading.Event()
 
-    def repeat() -> None:
-        while not stop.wait(REPEAT_SECONDS):
-            with contextlib.suppress(MachineError, OSError):
-                action()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    except BaseException:
-        stop.set()
-        thread.join()
+    def attempt() -> None:
         with contextlib.suppress(MachineError, OSError):
             action()
+
+    try:
+        with every(REPEAT_SECONDS, attempt):
+            yield
+    except BaseException:
+        attempt()
         raise
-    stop.set()
-    thread.join()
     action()
 
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from mara_ray.allocator.mat.policy import located_policies
 from mara_ray.allocator.methods import method_named
-from mara_ray.artifacts import read_json
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.evaluation.curve_plots import Fan, forecast_fans, sample_curves
@@ -18,7 +16,7 @@ from mara_ray.evaluation.gantt import gantt
 from mara_ray.evaluation.lead_plots import lead_figure
 from mara_ray.evaluation.load_plots import load_curves
 from mara_ray.evaluation.plots import Picture, completion_bars, learning_curves
-from mara_ray.evaluation.run_results import FORECASTS, RunResults, SweepResults
+from mara_ray.evaluation.run_results import RunResults, SweepResults
 from mara_ray.evaluation.tables import CHAMPION, REFERENCE, in_order, label
 from mara_ray.experiments.comparison import Arena, Cell, all_cells, policy_metrics, workload_path
 from mara_ray.experiments.pipeline import Run
@@ -46,9 +44,8 @@ def run_pictures(run: Run, results: RunResults, sweeps: Sequence[SweepResults]) 
         others = [name for name in (REFERENCE, *methods) if name in methods[1:]]
         first = CHAMPION if CHAMPION in methods else methods[0]
         pictures.append(draw_episode(arena, (first, others[0]), cell, 0))
-    predictors = read_json(run.directory / FORECASTS)
     pictures += [sample_curves(arena.bank), forecast_fans(_fans(run, arena.bank))]
-    pictures += [error_by_prefix(predictors), reliability(predictors)]
+    pictures += [error_by_prefix(results.predictors), reliability(results.predictors)]
     if histories := _histories(run):
         pictures.append(learning_curves(histories, LEARNING_COLUMNS))
     named = {picture.name: picture for picture in pictures}
@@ -87,14 +84,10 @@ def draw_episode(arena: Arena, methods: Sequence[str], cell: Cell, episode: int)
 
 
 def _histories(run: Run) -> dict[str, pd.DataFrame]:
-    """The metrics of every training at hand: in the run, or beside the policies that it took."""
-    trained, found = run.config.allocator.trained, {}
-    for name, path in policy_metrics(run).items():
-        places = [path] if trained is None else [path, located_policies(trained) / name / path.name]
-        for place in places:
-            if place.is_file():
-                found[name] = pd.read_json(place, lines=True)
-    return found
+    """The metrics of every training that has left some."""
+    return {
+        name: pd.read_json(path, lines=True) for name, path in policy_metrics(run).items() if path.is_file()
+    }
 
 
 def _fans(run: Run, bank: CurveBank) -> list[Fan]:

@@ -197,7 +197,7 @@ def cluster_limits() -> dict[str, float]:
     return limits
 
 
-def check_room(plan: Plan, limits: dict[str, float]) -> None:
+def check_plan(plan: Plan, limits: dict[str, float]) -> None:
     """Refuse what would wait for ever.
 
     Raises:

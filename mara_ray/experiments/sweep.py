@@ -20,7 +20,7 @@ from mara_ray.experiments.grid import Cell, Grid, cells_of
 from mara_ray.experiments.locks import locked
 from mara_ray.experiments.membership import Membership
 from mara_ray.experiments.pipeline import Run, run_stages
-from mara_ray.experiments.planning import TRIAL_BYTES, Plan, check_room, cluster_limits, plan_of, stages_of
+from mara_ray.experiments.planning import TRIAL_BYTES, Plan, check_plan, cluster_limits, plan_of, stages_of
 from mara_ray.experiments.trials import run_trials
 from mara_ray.progress import Report
 from mara_ray.results import RESULTS_FILE
@@ -82,7 +82,7 @@ def preflight(sweep: Sweep) -> dict[str, float]:
     """
     connect(sweep.cells[0].config.cluster)
     limits = cluster_limits()
-    check_room(sweep.plan, limits)
+    check_plan(sweep.plan, limits)
     return limits
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from tensorboardX import SummaryWriter
 
+from mara_ray.background import every
 from mara_ray.config import RunConfig, TrackingConfig
 from mara_ray.errors import UserError
 
@@ -111,11 +111,11 @@ def tracked(config: RunConfig, stage: str, place: Place, metrics: dict[str, Path
     logged = Logged()
     with SummaryWriter(str(board)) as writer, _wandb_run(config, stage, place) as wandb_run:
         follower = _Follower(metrics, writer, wandb_run)
-        follower.start()
         try:
-            yield logged
+            with every(FOLLOW_SECONDS, follower.log_new_lines):
+                yield logged
         finally:
-            follower.finish()
+            follower.log_new_lines()
             for name, value in logged.summary.items():
                 if isinstance(value, int | float):
                     writer.add_scalar(f"summary/{name}", value, 0)
@@ -177,32 +177,21 @@ def _log_artifact(run: Any, product: Product) -> None:
     run.log_artifact(artifact)
 
 
-class _Follower(threading.Thread):
-    """Logs each new line of the metrics files until told to finish."""
+class _Follower:
+    """Logs the lines of the metrics files."""
 
     def __init__(self, metrics: dict[str, Path], writer: SummaryWriter, wandb_run: Any) -> None:
-        super().__init__(daemon=True)
         self._metrics = metrics
         self._writer = writer
         self._wandb_run = wandb_run
         self._offsets = dict.fromkeys(metrics, 0)
-        self._stop_event = threading.Event()
         if wandb_run is not None:
             for prefix in metrics:
                 wandb_run.define_metric(f"{prefix}/step")
                 wandb_run.define_metric(f"{prefix}/*", step_metric=f"{prefix}/step")
 
-    def run(self) -> None:
-        while not self._stop_event.wait(FOLLOW_SECONDS):
-            self._log_new_lines()
-
-    def finish(self) -> None:
-        """Log what is left and stop."""
-        self._stop_event.set()
-        self.join()
-        self._log_new_lines()
-
-    def _log_new_lines(self) -> None:
+    def log_new_lines(self) -> None:
+        """Log those that are whole, and have not been logged yet."""
         for prefix, path in self._metrics.items():
             if not path.is_file():
                 continue

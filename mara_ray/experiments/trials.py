@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -15,6 +14,7 @@ from ray import tune
 from ray.tune import ResultGrid, Tuner
 
 from mara_ray.artifacts import hash_of
+from mara_ray.background import every
 from mara_ray.errors import MachineError, UserError
 from mara_ray.progress import Report
 
@@ -98,21 +98,11 @@ def _name(trial: Any) -> str:
 @contextmanager
 def _followed(folder: Path, total: int, report: Report) -> Iterator[None]:
     """Report once a second how many trials have reported."""
-    over = threading.Event()
-
-    def follow() -> None:
-        while not over.wait(TICK_SECONDS):
-            count()
 
     def count() -> None:
         done = sum(path.stat().st_size > 0 for path in folder.glob("*/result.json"))
         report(done, total, "trials")
 
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
+    with every(TICK_SECONDS, count):
         yield
-    finally:
-        over.set()
-        thread.join()
     count()

@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from ray.train.v2._internal.callbacks.placement_group_callback import PlacementG
 from ray.train.v2.api.exceptions import TrainingFailedError
 
 from mara_ray.artifacts import read_json, write_json
+from mara_ray.background import every
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import MachineError, UserError
@@ -203,21 +203,15 @@ def _train_environment() -> Iterator[None]:
 @contextmanager
 def _followed(history: History, epochs: int, progress: Report) -> Iterator[None]:
     """Report how many epochs are done while the block runs."""
-    stop = threading.Event()
+    reported = 0
 
     def follow() -> None:
-        seen = done = 0
-        while not stop.wait(FOLLOW_SECONDS):
-            with contextlib.suppress(MachineError):  # of the storage; the worker will say so if it lasts
-                done = history.num_rows()
-            if done > seen:
-                seen = done
-                progress(seen, epochs, "epochs")
+        nonlocal reported
+        with contextlib.suppress(MachineError):  # of the storage; the worker will say so if it lasts
+            done = history.num_rows()
+            if done > reported:
+                reported = done
+                progress(done, epochs, "epochs")
 
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
+    with every(FOLLOW_SECONDS, follow):
         yield
-    finally:
-        stop.set()
-        thread.join()

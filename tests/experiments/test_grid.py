@@ -8,7 +8,7 @@ import pytest
 
 from mara_ray.errors import UserError
 from mara_ray.experiments.grid import Ablation, Grid, cells_of, read_sweep
-from mara_ray.experiments.planning import SHARED, check_room, plan_of, stages_of
+from mara_ray.experiments.planning import SHARED, check_plan, plan_of, stages_of
 
 ROOT = Path(__file__).parents[2]
 TUNE_CONFIGS = sorted((ROOT / "tune_configs").rglob("*.yaml"))
@@ -71,7 +71,7 @@ def test_what_cells_share_and_what_they_need(tmp_path: Path) -> None:
     groups = plan.groups("switch_cost_steps=0,loads=0.04")
     assert groups["allocator"] == SHARED and groups["evaluation"] == "switch_cost_steps=0,loads=0.04"
     enough = {"CPU": 4.0, "GPU": 1.0, "memory": 1e10}
-    check_room(plan, enough)
+    check_plan(plan, enough)
     assert plan.left_s(4) > 60
     curves = next(work for work in plan.works.values() if work.stage.name == "curves")
     curves.measured_s = curves.stated_s(4)
@@ -80,13 +80,13 @@ def test_what_cells_share_and_what_they_need(tmp_path: Path) -> None:
     )
     curves.measured_s = None
     with pytest.raises(UserError, match=r"curves of switch.* needs 0.25 GPU at once, .* has 0; set curves"):
-        check_room(plan, enough | {"GPU": 0.0})
+        check_plan(plan, enough | {"GPU": 0.0})
     with pytest.raises(
         UserError, match=r"allocator of .* needs 4 CPU at once, .* has 3; set fewer allocator"
     ):
-        check_room(plan, enough | {"CPU": 3.0})
+        check_plan(plan, enough | {"CPU": 3.0})
     with pytest.raises(UserError, match=r"needs 400 MB of memory"):
-        check_room(plan, enough | {"memory": 1e8})
+        check_plan(plan, enough | {"memory": 1e8})
 
 
 @pytest.mark.parametrize("path", TUNE_CONFIGS, ids=lambda path: path.stem)
