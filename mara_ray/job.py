@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
@@ -28,7 +30,13 @@ def run_job(*command: str) -> NoReturn:
     it took, and the hash of what each stage that is done has made. It is removed first, and written last: a
     job that was killed leaves none.
     """
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray's own, once it has begun
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        stopped.set()
+        sys.exit(STOPPED)
+
+    signal.signal(signal.SIGTERM, stop)
     started = time.monotonic()
     try:
         status = _Status(_out(sys.argv[1:]))
@@ -42,10 +50,10 @@ def run_job(*command: str) -> NoReturn:
         main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        if code == signal.SIGTERM:
-            code = STOPPED
-            say("stopped; submit the job again to go on from here")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if stopped.is_set() and code:  # whatever broke on the way out
+        code = STOPPED
+        say("stopped; submit the job again to go on from here")
     try:
         status.write(" ".join(command), code, time.monotonic() - started)
     except MaraError as error:

@@ -62,6 +62,18 @@ def test_stopped_while_it_works(tmp_path: Path, monkeypatch, capfd) -> None:
     assert "submit the job again" in capfd.readouterr().err
 
 
+def test_stopped_and_broken_on_the_way_out(tmp_path: Path, monkeypatch) -> None:
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            sys.exit(1)
+
+    monkeypatch.setattr(job, "main", work)
+    assert exit_code(monkeypatch, "--out", str(tmp_path)) == job.STOPPED
+    assert json.loads((tmp_path / job.STATUS_FILE).read_text())["exit_code"] == job.STOPPED
+
+
 @pytest.mark.parametrize("arguments", [(), ("--out", "runs/a"), ("--out",)])
 def test_results_must_outlive_the_job(arguments, monkeypatch, capfd) -> None:
     assert exit_code(monkeypatch, *arguments) == 2

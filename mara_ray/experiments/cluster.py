@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,6 +43,7 @@ def connect(cluster: ClusterConfig) -> None:
     if private:  # Ray turns token authentication on; the token is ours, and never touches a disk
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         os.environ.setdefault("RAY_task_oom_retries", OOM_RETRIES)  # Ray would try for ever
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address="local" if private else address,
@@ -55,6 +57,8 @@ def connect(cluster: ClusterConfig) -> None:
         reason = str(error).splitlines()[0]
         where = "start on this machine" if private else f"connect to {address}"
         raise MachineError(f"Ray: could not {where} ({reason}); see `mara doctor`") from error
+    if callable(handler):  # a job's own, in the place of which Ray has put another
+        signal.signal(signal.SIGTERM, handler)
 
 
 def check_reachable(address: str) -> None:
