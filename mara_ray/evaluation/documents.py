@@ -60,8 +60,12 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "made-from": _of_run(_made_from),
     "paper": lambda source: _beside_the_paper(RunResults.read(source), source),
     "leads": lambda source: to_markdown(result_tables.leads(SweepResults.read(source))),
+    "leads-by-forecast": lambda source: to_markdown(
+        result_tables.leads_by_forecast(SweepResults.read(source))
+    ),
     "predictors": _of_json(forecast_tables.predictor_means),
     "predictors-paper": _of_json(forecasts_beside_paper),
+    "ablation": _of_json(forecast_tables.ablation),
     "early": _of_json(forecast_tables.early_errors),
     "slow": _of_json(forecast_tables.slow_errors),
     "settings-tried": _of_json(forecast_tables.settings_tried),

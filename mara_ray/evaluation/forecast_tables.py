@@ -12,6 +12,21 @@ from mara_ray.evaluation.tables import MEAN, in_order, label, predictor_scores
 # The scores of a predictor that are shown, and the factor to the unit of the column.
 SCORES = {"capped_mae": 1, "success_accuracy": 100, "crps": 1, "coverage_90": 100}
 BASELINE = "wls"
+SETTINGS = {
+    "base": "as shipped, but fewer epochs",
+    "tell_target": "told the target",
+    "num_samples": "samples N",
+    "euler_steps": "Euler steps (sampler alone)",
+    "warmup_points": "warm-up, points",
+    "horizon_bins": "bins H",
+    "last_bin_ratio": "last bin over first, width",
+    "max_stretch": "time-stretch, up to",
+    "max_noise": "noise on curves, up to",
+    "shortest_share": "curves end early, from share",
+    "encoder_width": "encoder width",
+    "velocity_width": "velocity width",
+    "train_curves": "training curves",
+}
 
 
 def predictors(evaluation: Mapping[str, Any]) -> ResultTable:
@@ -56,6 +71,20 @@ def predictor_means(evaluation: Mapping[str, Any]) -> ResultTable:
 
 def _change(versus: Mapping[str, Any] | None) -> str:
     return f" ({points(-versus['mae_reduction_percent'])} %)" if versus else ""
+
+
+def ablation(found: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """What one changed setting at a time comes to, on validation curves."""
+    rows = []
+    for setting, name in SETTINGS.items():
+        for scores in sorted(
+            (row for row in found if row["setting"] == setting), key=lambda row: row["value"]
+        ):
+            value = "" if setting == "base" else f"{scores['value']:g}"
+            cells = [Cell(f"{factor * scores[key]:.1f}") for key, factor in SCORES.items()]
+            rows.append(Row(name, [Cell(value), *cells]))
+    head = ["setting", "value", "capped MAE, steps", "success, %", "CRPS", "90 % covers, %"]
+    return ResultTable("One change at a time", head, rows)
 
 
 def early_errors(evaluation: Mapping[str, Any]) -> ResultTable:

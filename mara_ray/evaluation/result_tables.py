@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mara_ray.allocator.methods import method_named
 from mara_ray.evaluation.diagnostics import MEASURES
 from mara_ray.evaluation.findings import MINUS, established, points
 from mara_ray.evaluation.run_results import SweepResults
@@ -186,13 +187,34 @@ def leads(sweep: SweepResults) -> ResultTable:
     names = in_order({lead["method"] for lead in found} - {REFERENCE, *BOUNDS})
     places = list(dict.fromkeys(tuple(str(lead[axis]) for axis in varied) for lead in found))
     cells = {(tuple(str(x[axis]) for axis in varied), x["method"]): _lead(x) for x in found}
-    rows = [Row(", ".join(place), [cells[place, name] for name in names]) for place in places]
+    rows = [Row(", ".join(place), [cells.get((place, name), Cell()) for name in names]) for place in places]
     head = [", ".join(map(axis_label, varied)) or "cell", *map(label, names)]
     note = (
         f"{sweep.about}: points over {label(REFERENCE)}, which is played in each row, too; mean over the"
         " sets, with 95 % intervals."
     )
     return ResultTable(f"Sweep: {sweep.name}", head, rows, note[0].upper() + note[1:])
+
+
+def leads_by_forecast(sweep: SweepResults) -> ResultTable:
+    """The lead over LARA of every rule under every predictor, mean over the sets."""
+    found = {lead["method"]: lead for lead in sweep.leads if lead["set"] == MEAN}
+    cells = {}
+    for name in found.keys() - {REFERENCE, *BOUNDS}:
+        forecast = method_named(name).forecast
+        cells[forecast, name.removesuffix(f"_{forecast}")] = _lead(found[name])
+    forecasts, rules = (in_order(set(names)) for names in zip(*cells, strict=True))
+    rows = [
+        Row(label(forecast), [cells.get((forecast, rule), Cell()) for rule in rules])
+        for forecast in forecasts
+    ]
+    note = (
+        f"{sweep.about}: points over {label(REFERENCE)}, which is fed by {label('wls')}; mean over the sets,"
+        " with 95 % intervals."
+    )
+    return ResultTable(
+        f"Sweep: {sweep.name}", ["forecasts", *map(label, rules)], rows, note[0].upper() + note[1:]
+    )
 
 
 def axis_label(axis: str) -> str:

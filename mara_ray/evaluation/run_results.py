@@ -16,7 +16,7 @@ from mara_ray.results import RESULTS_FILE, load_results
 
 SUMMARY, MANIFEST, CONFIG = Path("summary.json"), Path("manifest.json"), Path("config.json")
 FORECASTS = Path("forecasts") / "evaluation.json"
-LEADS = Path("leads.json")
+LEADS, ABLATION = Path("leads.json"), Path("ablation.json")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,13 @@ def keep_results(directory: Path, folder: Path) -> None:
         UserError: it is not finished.
     """
     if (directory / RESULTS_FILE).is_file():
-        write_json(folder / LEADS, vars(SweepResults.read(directory)))
+        rows = load_results(directory)
+        if rows.attrs.get("kind") == "predictor_ablation":
+            write_json(
+                folder / ABLATION, rows.drop(columns=["sweep", "train_cpu_s"]).round(4).to_dict("records")
+            )
+        else:
+            write_json(folder / LEADS, vars(SweepResults.read(directory)))
         return
     RunResults.read(directory)
     for path in (SUMMARY, MANIFEST, FORECASTS):

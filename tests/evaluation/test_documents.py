@@ -10,8 +10,9 @@ import pytest
 
 from mara_ray.errors import UserError
 from mara_ray.evaluation.documents import TABLES, fill_pages, filled, pages
+from mara_ray.evaluation.forecast_tables import ablation
 from mara_ray.evaluation.markdown import fill, to_markdown
-from mara_ray.evaluation.result_tables import Cell, ResultTable, Row, leads
+from mara_ray.evaluation.result_tables import Cell, ResultTable, Row, leads, leads_by_forecast
 from mara_ray.evaluation.run_results import RunResults, SweepResults, keep_results
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,55 @@ def test_leads_of_a_sweep_are_the_same_from_its_rows_and_kept(tmp_path: Path) ->
     assert [(row.name, row.cells[0].value) for row in table.rows] == [
         ("0", "\u221210.0"),
         ("1", "\u221220.0"),
+    ]
+
+
+def test_leads_of_rules_by_forecast() -> None:
+    """Every rule of the sweep is a column, however it is called when flow matching feeds it."""
+    values = {
+        "lara": 0.0,
+        "lara_fm": 1.0,
+        "lara_fm_prior": 2.0,
+        "srpt": 3.0,
+        "srpt_quantile": 4.0,
+        "oracle_online": 9.0,
+    }
+    sweep = SweepResults(
+        "grid", "rules", ["rule"],
+        [
+            {"method": name, "set": "mean", "lead": lead, "lead_low": lead - 1, "lead_high": lead + 1}
+            for name, lead in values.items()
+        ],
+    )  # fmt: skip
+    table = leads_by_forecast(sweep)
+    assert table.head == ["forecasts", "LARA", "SRPT"]
+    assert [(row.name, *(cell.value for cell in row.cells)) for row in table.rows] == [
+        ("flow matching", "+1.0", "+3.0"),
+        ("quantile GRU", "", "+4.0"),
+        ("flow matching, prior first", "+2.0", ""),
+    ]
+
+
+def test_an_ablation_is_kept_and_shown(tmp_path: Path) -> None:
+    scores = {"success_accuracy": 0.8, "crps": 27.25, "coverage_90": 0.744}
+    rows = pd.DataFrame(
+        [
+            {"sweep": "p", "setting": name, "value": value, "train_cpu_s": 9.0, "capped_mae": error, **scores}
+            for name, value, error in (
+                ("train_curves", 400.0, 39.61), ("base", 0.0, 37.4), ("train_curves", 50.0, 43.0)
+            )
+        ]
+    )  # fmt: skip
+    rows.attrs = {"sweep": "p", "about": "parts", "kind": "predictor_ablation"}
+    (tmp_path / "sweep").mkdir()
+    rows.to_parquet(tmp_path / "sweep" / "results.parquet")
+    keep_results(tmp_path / "sweep", tmp_path / "kept")
+    table = ablation(json.loads((tmp_path / "kept" / "ablation.json").read_text()))
+    shown = [(row.name, *(cell.value for cell in row.cells)) for row in table.rows]
+    assert shown == [
+        ("as shipped, but fewer epochs", "", "37.4", "80.0", "27.2", "74.4"),
+        ("training curves", "50", "43.0", "80.0", "27.2", "74.4"),
+        ("training curves", "400", "39.6", "80.0", "27.2", "74.4"),
     ]
 
 
