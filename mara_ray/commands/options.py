@@ -14,7 +14,7 @@ from mara_ray.artifacts import read_json
 from mara_ray.config import load_config
 
 if TYPE_CHECKING:
-    from mara_ray.experiments.pipeline import Run
+    from mara_ray.experiments.run import Run
 
 Preset = Annotated[str, typer.Option(help="A shipped preset, or the path of a YAML file.")]
 Overrides = Annotated[
@@ -48,7 +48,8 @@ def do_stages(stage: str, preset: str, overrides: list[str], out: str | None, fo
     config = load_config(preset, overrides)
     # Imported late: Ray and torch take seconds, and a mistyped key should be told at once.
     from mara_ray.experiments.checks import check_config
-    from mara_ray.experiments.pipeline import run_at, run_stages
+    from mara_ray.experiments.pipeline import run_stages
+    from mara_ray.experiments.run import run_at
     from mara_ray.experiments.stages import STAGES
 
     check_config(config)

@@ -20,7 +20,7 @@ from mara_ray.curves.bank import CurveBank
 from mara_ray.evaluation.metrics import UNTRAINED, bound_rows, episode_rows
 from mara_ray.evaluation.rollout import Rollout, rollout
 from mara_ray.experiments.cluster import ANYWHERE
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.run import Run
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.simulator.engine import Simulator
 from mara_ray.simulator.state import CurveReplay

@@ -19,7 +19,7 @@ from mara_ray.evaluation.plots import Picture, completion_bars, learning_curves
 from mara_ray.evaluation.run_results import RunResults, SweepResults
 from mara_ray.evaluation.tables import CHAMPION, REFERENCE, in_order, label
 from mara_ray.experiments.comparison import Arena, Cell, all_cells, policy_metrics, workload_path
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.run import Run
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.workload.episodes import Workload
 

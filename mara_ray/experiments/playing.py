@@ -12,7 +12,8 @@ from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.evaluation.metrics import bound_rows
 from mara_ray.experiments.comparison import REFERENCES, Arena
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
+from mara_ray.experiments.pipeline import Stage, config_parts, files, no_metrics
+from mara_ray.experiments.run import Run
 from mara_ray.progress import Report
 from mara_ray.workload.episodes import Workload
 from mara_ray.workload.stress import stress_family, stress_test

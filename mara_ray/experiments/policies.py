@@ -18,7 +18,8 @@ from mara_ray.artifacts import file_hash, hash_of, write_json, written_whole
 from mara_ray.config import RunConfig
 from mara_ray.experiments.cluster import connect, gang, wait_for
 from mara_ray.experiments.comparison import policy_metrics, policy_name, policy_names
-from mara_ray.experiments.pipeline import Run, config_parts
+from mara_ray.experiments.pipeline import config_parts
+from mara_ray.experiments.run import Run
 from mara_ray.pools import check_room
 from mara_ray.progress import Report
 from mara_ray.provenance import command, versions

@@ -17,7 +17,7 @@ from mara_ray.evaluation.report import Provenance, write_report
 from mara_ray.evaluation.run_results import CONFIG, SUMMARY, RunResults, SweepResults
 from mara_ray.evaluation.tables import summarise
 from mara_ray.experiments.pictures import run_pictures
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.run import Run
 from mara_ray.progress import Report
 from mara_ray.provenance import versions
 

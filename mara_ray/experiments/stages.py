@@ -25,8 +25,9 @@ from mara_ray.experiments.comparison import (
     read_bank,
     workload_path,
 )
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, no_metrics
+from mara_ray.experiments.pipeline import Stage, config_parts, files, no_metrics
 from mara_ray.experiments.policies import make_policies, policy_files, policy_settings
+from mara_ray.experiments.run import Run
 from mara_ray.pools import cpu_nodes
 from mara_ray.predictor.evaluate import evaluate_predictors, from_table
 from mara_ray.predictor.flow import FlowPredictor

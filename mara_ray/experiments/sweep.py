@@ -19,8 +19,9 @@ from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Cell, Grid, cells_of
 from mara_ray.experiments.locks import locked
 from mara_ray.experiments.membership import Membership
-from mara_ray.experiments.pipeline import Run, run_stages
+from mara_ray.experiments.pipeline import run_stages
 from mara_ray.experiments.planning import TRIAL_BYTES, Plan, check_plan, cluster_limits, plan_of, stages_of
+from mara_ray.experiments.run import Run
 from mara_ray.experiments.trials import run_trials
 from mara_ray.progress import Report
 from mara_ray.results import RESULTS_FILE

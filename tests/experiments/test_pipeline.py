@@ -8,7 +8,8 @@ import pytest
 
 from mara_ray.config import load_config
 from mara_ray.errors import UserError
-from mara_ray.experiments.pipeline import Run, Stage, config_parts, files, run_stages
+from mara_ray.experiments.pipeline import Stage, config_parts, files, run_stages
+from mara_ray.experiments.run import Run
 
 
 class Recorder:

@@ -15,8 +15,8 @@ from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.evaluation.metrics import bound_rows
 from mara_ray.experiments.comparison import Arena, Cell, cell_bounds, draw_cell, workload_path
-from mara_ray.experiments.pipeline import Run
 from mara_ray.experiments.playing import play_stage, play_workload
+from mara_ray.experiments.run import Run
 from mara_ray.predictor.forecast import ForecastTable, OraclePredictor
 from mara_ray.predictor.parametric import WLSPredictor
 from mara_ray.progress import silent

@@ -17,8 +17,8 @@ from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.experiments.checks import check_config
 from mara_ray.experiments.comparison import allocators, policy_metrics, policy_names
-from mara_ray.experiments.pipeline import Run
 from mara_ray.experiments.policies import make_policies
+from mara_ray.experiments.run import Run
 from mara_ray.progress import silent
 
 BANK = ("curves.bank=standard", "predictor.trained=standard")

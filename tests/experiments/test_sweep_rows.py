@@ -7,7 +7,7 @@ from pathlib import Path
 from mara_ray.artifacts import write_json
 from mara_ray.config import load_config
 from mara_ray.experiments.grid import Grid
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.run import Run
 from mara_ray.experiments.sweep import rows_of
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from mara_ray.cli import app, main
 from mara_ray.config import load_config
 from mara_ray.errors import UserError
-from mara_ray.experiments.pipeline import Run
+from mara_ray.experiments.run import Run
 from mara_ray.experiments.stages import STAGES
 
 TINY = Path(__file__).parents[1] / "tiny.yaml"

@@ -19,7 +19,8 @@ from ray.cluster_utils import Cluster
 
 from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
-from mara_ray.experiments.pipeline import Run, run_stages
+from mara_ray.experiments.pipeline import run_stages
+from mara_ray.experiments.run import Run
 from mara_ray.experiments.stages import STAGES
 from mara_ray.pools import POOL, cpu_nodes
 from mara_ray.predictor.fitting import FlowTraining, make_predictor
