@@ -176,7 +176,7 @@ def test_dqn_goal_by_hand() -> None:
             value = problem.model(problem.frame[row])[problem.action_N1[row, 0]]
             error = abs(float((value - goal).detach()))
             expected.append(0.5 * error**2 if error < 1 else error - 0.5)
-        assert float(loss) == pytest.approx(np.mean(expected), rel=1e-4)
+        assert loss.item() == pytest.approx(np.mean(expected), rel=1e-4)
 
 
 def test_target_network_follows_by_polyak_averaging() -> None:
