@@ -32,11 +32,15 @@ baselines:  # docs/baselines.md: methods that are not trained
 	    --methods $(RULES) --out $(RUNS)/baselines
 
 predictors:  # README, docs/predictor.md: how good the forecasts are
-	$(MARA) predictor evaluate --pretrained --json > $(RUNS)/predictors.json
+	@mkdir -p $(RUNS)
+	$(MARA) predictor evaluate --pretrained --json > $(RUNS)/predictors.json.part
+	mv $(RUNS)/predictors.json.part $(RUNS)/predictors.json
 	cp $(RUNS)/predictors.json docs/results/
 
 calibration:  # docs/baselines.md: how tight deadlines and targets are
-	$(MARA) calibrate --json > $(RUNS)/calibration.json
+	@mkdir -p $(RUNS)
+	$(MARA) calibrate --json > $(RUNS)/calibration.json.part
+	mv $(RUNS)/calibration.json.part $(RUNS)/calibration.json
 	cp $(RUNS)/calibration.json docs/results/
 
 $(SWEEPS:%=sweep-%): sweep-%:  # docs/experiments.md has a list

@@ -35,8 +35,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         elif path.is_dir():
             shutil.rmtree(path)
         os.replace(temporary, path)
-    except PermissionError as error:
-        raise UserError(f"output: {path.parent} cannot be written; choose another with --out") from error
+    except (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        raise UserError(
+            f"output: {path} cannot be written ({error.strerror}); choose another with --out"
+        ) from error
     except OSError as error:
         if error.errno == 28:
             raise MachineError(f"output: no space left for {path}; free some and run again") from error

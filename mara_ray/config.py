@@ -252,7 +252,7 @@ def _read_preset(preset: str) -> dict[str, Any]:
     if preset in preset_names():
         text = (resources.files("mara_ray.presets") / f"{preset}.yaml").read_text()
     elif Path(preset).is_file():
-        text = Path(preset).read_text()
+        text = Path(preset).read_bytes().decode(errors="replace")
     else:
         known = preset_names()
         near = difflib.get_close_matches(preset, known, n=1)
@@ -260,7 +260,7 @@ def _read_preset(preset: str) -> dict[str, Any]:
         raise UserError(f"preset: {preset!r} is unknown; {hint}use one of {', '.join(known)} or a YAML file")
     try:
         tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         place = str(error).replace("\n", " ")
         raise UserError(f"preset: {preset!r} is not valid YAML ({place}); mend the file") from error
     if not isinstance(tree, dict):
@@ -274,7 +274,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         raise UserError(f"--set: {override!r} is not of the form section.field=value")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"--set: the value of {key!r} is not valid YAML: {text!r}") from error
     *parents, leaf = key.split(".")
     node = tree

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
+from mara_ray.artifacts import file_hash, hash_of, write_json
 from mara_ray.cli import main
 from mara_ray.errors import MaraError, UserError
 from mara_ray.progress import say
@@ -39,7 +39,9 @@ def run_job(*command: str) -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     started = time.monotonic()
     try:
-        status = _Status(_out(sys.argv[1:]))
+        status = _Status(_lasting("--out", sys.argv[1:]))
+        if "--stages" in " ".join(sys.argv[1:]):
+            _lasting("--stages", sys.argv[1:])
         status.remove()
     except MaraError as error:
         say(f"error: {error}")
@@ -62,15 +64,15 @@ def run_job(*command: str) -> NoReturn:
     sys.exit(code)
 
 
-def _out(arguments: list[str]) -> str:
-    """Where the job's results go; nothing that ends with the job will do."""
+def _lasting(option: str, arguments: list[str]) -> str:
+    """Where an option says that results go; nothing that ends with the job will do."""
     for number, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if name == "--out":
+        if name == option:
             out = value if equals else "".join(arguments[number + 1 : number + 2])
             if is_uri(out) or Path(out).is_absolute():
                 return out
-    raise UserError("--out: a job's own folder ends with it; give a storage's URI, or an absolute path")
+    raise UserError(f"{option}: a job's own folder ends with it; give a storage's URI, or an absolute path")
 
 
 class _Status:
@@ -84,7 +86,12 @@ class _Status:
         if self._storage is not None:
             self._storage.remove(STATUS_FILE)
         else:
-            (self._directory / STATUS_FILE).unlink(missing_ok=True)
+            try:
+                (self._directory / STATUS_FILE).unlink(missing_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"--out: {self._directory} cannot be written ({error.strerror}); choose another"
+                ) from error
 
     def write(self, command: str, exit_code: int, seconds: float) -> None:
         content = {
@@ -92,21 +99,21 @@ class _Status:
             "exit_code": exit_code,
             "seconds": round(seconds, 1),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "hashes": self._hashes(),
+            "hashes": self._hashes(exit_code),
         }
         if self._storage is not None:
             self._storage.write(STATUS_FILE, json.dumps(content, indent=2, sort_keys=True).encode())
         else:
             write_json(self._directory / STATUS_FILE, content)
 
-    def _hashes(self) -> dict[str, str]:
-        """The outputs' hash of each stage that is done, or that of a sweep's table."""
-        if self._storage is not None:
-            found = self._storage.read("manifest.json")
-            manifest = json.loads(found) if found else {"stages": {}}
-        elif (self._directory / "manifest.json").is_file():
-            manifest = read_json(self._directory / "manifest.json")
-        else:
-            table = self._directory / RESULTS_FILE
-            return {"results": file_hash(table)} if table.is_file() else {}
-        return {name: hash_of(record["outputs"]) for name, record in manifest["stages"].items()}
+    def _hashes(self, exit_code: int) -> dict[str, str]:
+        """The outputs' hash of each stage that is done, or that of a sweep's table if it was made."""
+        table, path = self._directory / RESULTS_FILE, self._directory / "manifest.json"
+        if self._storage is None and not path.is_file():
+            return {"results": file_hash(table)} if table.is_file() and exit_code == 0 else {}
+        try:
+            found = self._storage.read("manifest.json") if self._storage is not None else path.read_bytes()
+            stages = json.loads(found)["stages"] if found else {}
+            return {name: hash_of(record["outputs"]) for name, record in stages.items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}  # a damaged manifest; what went wrong with it is the command's to say

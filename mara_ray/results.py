@@ -29,7 +29,7 @@ def load_results(path: str | Path) -> pd.DataFrame:
         cell was `made_from`.
 
     Raises:
-        UserError: there are no results.
+        UserError: there are no results, or they are damaged.
     """
     import pandas as pd  # late, so that importing mara_ray stays quick
 
@@ -37,5 +37,8 @@ def load_results(path: str | Path) -> pd.DataFrame:
     candidates = (path / RESULTS_FILE, path / "evaluation" / "episodes.parquet") if path.is_dir() else (path,)
     for file in candidates:
         if file.is_file():
-            return pd.read_parquet(file)
+            try:
+                return pd.read_parquet(file)
+            except (OSError, ValueError) as error:  # Arrow's errors are of these kinds
+                raise UserError(f"results: {file} is damaged; run what made it again") from error
     raise UserError(f"results: {path} holds none; let `mara sweep` or `mara run` end first")

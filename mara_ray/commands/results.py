@@ -79,9 +79,10 @@ def docs(
     ],
 ) -> None:
     """Fill the tables of README.md and docs/*.md from docs/results, in a checkout."""
-    from mara_ray.evaluation.documents import RESULTS, fill_pages
+    from mara_ray.evaluation.documents import RESULTS, fill_pages, pages
     from mara_ray.evaluation.run_results import keep_results
 
+    pages(Path())  # refuses what is no checkout before anything is written
     for directory in finished:
         keep_results(directory, RESULTS / directory.absolute().name)
         progress.say(f"kept: {RESULTS / directory.absolute().name}")

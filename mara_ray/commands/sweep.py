@@ -33,8 +33,11 @@ def sweep(
     set_: Overrides,
     out: Annotated[str | None, typer.Option(help="Results; runs/sweep-<its name> if not given.")] = None,
     stages: Annotated[
-        Path | None,
-        typer.Option(help="Keep stages here, for other sweeps, too; in the results' folder if not given."),
+        str | None,
+        typer.Option(
+            help="Keep stages here, for other sweeps, too; in the results' folder if not given. (An ablation"
+            " of the predictor has none.)"
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List trials, what they share and need, and the time.")
@@ -45,11 +48,13 @@ def sweep(
     grid = read_sweep(file)
     if out is not None and is_uri(out):
         raise UserError(f"--out: {out} is a URI; a sweep needs a directory that all its nodes see")
+    if stages is not None and (is_uri(stages) or (Path(stages).exists() and not Path(stages).is_dir())):
+        raise UserError(f"--stages: {stages} is no directory; a sweep needs one that all its nodes see")
     directory = Path(out or f"runs/sweep-{grid.name}").absolute()
     if isinstance(grid, Ablation):
         rows = _ablation(grid, set_, directory, dry_run)
     else:
-        rows = _grid(grid, set_, directory, stages, dry_run)
+        rows = _grid(grid, set_, directory, None if stages is None else Path(stages), dry_run)
     if rows is None:
         return
     if as_json:
@@ -90,6 +95,7 @@ def _grid(
     if grid.kind == "forecasts":
         return rows
     leads = leads_of(rows, rows.attrs["resamples"], rows.attrs["seed"])
+    (directory / "leads.png").unlink(missing_ok=True)
     if picture := lead_figure(leads, rows.attrs["axes"]):
         with written_whole(directory / "leads.png") as temporary:
             temporary.write_bytes(picture.png)

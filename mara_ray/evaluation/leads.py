@@ -46,4 +46,6 @@ def leads_of(rows: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
                     lead_low, lead_high = interval(replicates_Z - reference_Z)
                     row |= {"lead": level - reference, "lead_low": lead_low, "lead_high": lead_high}
                 found.append(key | row)
-    return pd.DataFrame(found)[[*places[:1], *axes, *places[1:], *row]]
+    table = pd.DataFrame(found)  # the columns of the leads are there if any cell has the reference
+    keys = [*places[:1], *axes, *places[1:]]
+    return table[[*keys, *(name for name in table.columns if name not in keys)]]

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import ValidationError
 from ray import tune
 
-from mara_ray.artifacts import hash_of, written_whole
+from mara_ray import __version__
+from mara_ray.artifacts import file_hash, hash_of, written_whole
 from mara_ray.config import PredictorConfig, RunConfig, load_config
 from mara_ray.curves.bank import CurveBank, first_crossing, located_bank
+from mara_ray.errors import UserError
 from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Ablation
 from mara_ray.experiments.locks import locked
@@ -31,19 +34,47 @@ SHOWN = ("capped_mae", "success_accuracy", "crps", "coverage_90")
 
 
 def trials_of(ablation: Ablation, config: RunConfig) -> list[dict[str, Any]]:
-    """The trainings: the preset itself (which tries the sampler's settings, too), and one change each."""
+    """The trainings: the preset itself (which tries the sampler's settings, too), and one change each.
+
+    Raises:
+        UserError: there is no such setting, or it cannot have such a value; or the bank is missing.
+    """
     base = config.predictor.model_dump()
+    for group in (ablation.sampler, ablation.training):
+        for setting, values in group.items():
+            for value in values:
+                changed(config.predictor, setting, value)
     trials: list[tuple[str, float]] = [("base", 0)]
     for setting, values in ablation.training.items():
         trials += [(setting, value) for value in values if value != base[setting]]
     trials += [("train_curves", value) for value in ablation.train_curves]
     made_from = hash_of(
-        ablation.model_dump(mode="json"), config.predictor.model_dump(mode="json"), config.seed
+        ablation.model_dump(mode="json"),
+        config.predictor.model_dump(mode="json"),
+        config.seed,
+        file_hash(located_bank(ablation.bank)),
+        __version__,
     )
     return [
         {"name": f"{setting}={value:g}", "setting": setting, "value": value, "config": made_from}
         for setting, value in trials
     ]
+
+
+def changed(predictor: PredictorConfig, setting: str, value: float) -> PredictorConfig:
+    """The settings with another value of one of them.
+
+    Raises:
+        UserError: there is no such setting, or it cannot have such a value.
+    """
+    settings = predictor.model_dump()
+    if not isinstance(settings.get(setting), int | float):
+        raise UserError(f"sweep: {setting!r} is no number among the settings of `predictor`; leave it out")
+    try:
+        return PredictorConfig.model_validate({**settings, setting: type(settings[setting])(value)})
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].lower()
+        raise UserError(f"sweep: {setting}: {reason}, not {value:g}; mend it") from error
 
 
 def run_ablation(ablation: Ablation, config: RunConfig, directory: Path, report: Report) -> pd.DataFrame:
@@ -81,10 +112,8 @@ def _trial(trial: dict[str, Any], ablation: Ablation, config: RunConfig, trackin
     torch.set_flush_denormal(True)
     name, setting, value = (trial["trial"][key] for key in ("name", "setting", "value"))
     predictor, seed = config.predictor, config.seed
-    changes: dict[str, Any] = {"epochs": ablation.epochs}
-    if setting in PredictorConfig.model_fields:
-        changes[setting] = type(getattr(predictor, setting))(value)
-    settings = predictor.model_copy(update=changes)
+    settings = predictor if setting in ("base", "train_curves") else changed(predictor, setting, value)
+    settings = settings.model_copy(update={"epochs": ablation.epochs})
     bank = CurveBank.read(located_bank(ablation.bank))
     train = bank.rows("id", "train")
     if setting == "train_curves":

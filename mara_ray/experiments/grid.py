@@ -16,11 +16,16 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from mara_ray.artifacts import hash_of
 from mara_ray.config import Positive, RunConfig, Section, load_config
 from mara_ray.errors import UserError
+from mara_ray.predictor.scoring import MEASURES
 
 COLUMNS = (  # of results; no axis may be called so
-    "sweep", "cell", "workload", "method", "predictor", "set", "load", "root",
-    "training_seed", "episode", "tasks",
+    "sweep", "cell", "workload", "method", "predictor", "set", "load", "root", "training_seed", "episode",
+    "tasks", "completed", "full_queue_fraction", "waiting_tasks", "readiness_delay", "switches", "migrations",
+    "wasted_service", "utilisation", "proven", "completion", "low", "high", "lead", "lead_low", "lead_high",
+    *MEASURES, "mae_reduction_percent", "mae_reduction_low", "mae_reduction_high", "success_gain_points",
+    "success_gain_low", "success_gain_high",
 )  # fmt: skip
+SAMPLER_SETTINGS = {"num_samples", "euler_steps", "warmup_points"}  # that an ablation tries without training
 NOT_VARIED = ("name", "cluster", "tracking")  # belong to the sweep, not to a cell
 NAME = r"^[A-Za-z0-9_.-]+$"
 MAX_NAME = 80
@@ -73,6 +78,13 @@ class Ablation(Section):
     training: dict[str, list[float]] = Field(description="values of settings that do")
     train_curves: list[Positive] = Field(description="sizes of the training bank; all is tried anyway")
 
+    @field_validator("sampler")
+    @classmethod
+    def _of_the_sampler(cls, sampler: dict[str, Any]) -> dict[str, Any]:
+        if unknown := sampler.keys() - SAMPLER_SETTINGS:
+            raise ValueError(f"{min(unknown)!r} is none of {', '.join(sorted(SAMPLER_SETTINGS))}")
+        return sampler
+
 
 SWEEPS: TypeAdapter[Grid | Ablation] = TypeAdapter(Annotated[Grid | Ablation, Field(discriminator="kind")])
 
@@ -96,8 +108,10 @@ def read_sweep(path: Path) -> Grid | Ablation:
         raise UserError(f"sweep: {path} is missing; there are some in tune_configs/")
     try:
         tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise UserError(f"sweep: {path} is not YAML ({str(error).splitlines()[0]}); mend it") from error
+        json.dumps(tree)
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # no text, or dates
+        reason = str(error).splitlines()[0]
+        raise UserError(f"sweep: {path} is not YAML of plain values ({reason}); mend it") from error
     if not isinstance(tree, dict):
         raise UserError(f"sweep: {path} must hold a mapping; see those in tune_configs/")
     try:
@@ -119,8 +133,12 @@ def cells_of(grid: Grid, overrides: list[str] | tuple[str, ...] = ()) -> list[Ce
     Raises:
         UserError: an unknown key or a bad value, or an override of what is varied.
     """
+    varied = {*grid.axes}
+    for values in grid.axes.values():
+        if isinstance(values, dict):
+            varied |= {path for changes in values.values() for path in changes}
     for override in overrides:
-        if (path := override.partition("=")[0]) in grid.axes:
+        if (path := override.partition("=")[0]) in varied:
             raise UserError(f"--set: {path!r} is what the sweep varies; change it in the file")
     common = [*map(_assignment, grid.settings.items()), *overrides]
     configs: dict[str, RunConfig] = {}

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mara_ray.artifacts import read_json
+from mara_ray.errors import UserError
 from mara_ray.experiments.tracking import Place
 
 RECORD_FILE = "record.json"  # of a shared stage, as in a manifest
@@ -50,3 +52,13 @@ class Membership:
 def shared_folder(stages: Path, stage: str, inputs: str) -> Path:
     """Where the runs of a sweep keep a stage, below their folder of stages."""
     return stages / f"{stage}.{inputs}"
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record of a shared stage; None without one that is whole, so that the stage is done again."""
+    try:
+        record = read_json(path)
+    except UserError:
+        return None
+    whole = isinstance(record, dict) and {"inputs", "outputs", "wall_s"} <= record.keys()
+    return record if whole else None

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from mara_ray import __version__, progress
-from mara_ray.artifacts import file_hash, hash_of, read_json, remove_parts, write_json
+from mara_ray.artifacts import file_hash, hash_of, remove_parts, write_json
 from mara_ray.config import RunConfig
 from mara_ray.errors import UserError
 from mara_ray.experiments.locks import locked
-from mara_ray.experiments.membership import RECORD_FILE, Membership
+from mara_ray.experiments.membership import RECORD_FILE, Membership, read_record
 from mara_ray.experiments.run import INPUTS_FILE, TRACKING, UNFINISHED, Run
 from mara_ray.experiments.tracking import Place, Product, tracked
 from mara_ray.storage import repeated
@@ -147,8 +147,8 @@ def _run_shared(
         if not link.is_symlink() or os.readlink(link) != target:
             link.unlink(missing_ok=True)
             link.symlink_to(target)
-        if record.is_file():
-            _keep_record(run, stage.name, read_json(record))
+        if found := read_record(record):
+            _keep_record(run, stage.name, found)
             if is_done(run, stage, inputs):
                 return False
         _run_stage(run, stages, stage, inputs)

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import ray
 
-from mara_ray.artifacts import hash_of, read_json
+from mara_ray.artifacts import hash_of
 from mara_ray.config import RunConfig
 from mara_ray.curves.bank import located_bank
 from mara_ray.errors import UserError
 from mara_ray.experiments.comparison import all_cells
 from mara_ray.experiments.grid import Cell, Grid
-from mara_ray.experiments.membership import RECORD_FILE, shared_folder
+from mara_ray.experiments.membership import RECORD_FILE, read_record, shared_folder
 from mara_ray.experiments.pipeline import Stage, inputs_of
 from mara_ray.experiments.playing import EPISODES, play_stage
 from mara_ray.experiments.stages import STAGES
@@ -151,9 +151,9 @@ def plan_of(grid: Grid, cells: Sequence[Cell], shared: Path) -> Plan:
             works[key].cells.append(cell.name)
             if all(need in records for need in stage.needs):
                 path = shared_folder(shared, stage.name, inputs_of(stage, cell.config, records)) / RECORD_FILE
-                if path.is_file():
-                    records[stage.name] = read_json(path)
-                    works[key].measured_s = float(records[stage.name]["wall_s"])
+                if record := read_record(path):
+                    records[stage.name] = record
+                    works[key].measured_s = float(record["wall_s"])
         all_keys[cell.name] = keys
     order = {stage.name: place for place, stage in enumerate(stages)}
     ordered = dict(sorted(works.items(), key=lambda item: order[item[1].stage.name]))

@@ -16,7 +16,7 @@ from mara_ray.experiments.pipeline import Stage, config_parts, files, no_metrics
 from mara_ray.experiments.run import Run
 from mara_ray.progress import Report
 from mara_ray.workload.episodes import Workload
-from mara_ray.workload.stress import stress_family, stress_test
+from mara_ray.workload.stress import check_share, stress_family, stress_test
 from mara_ray.workload.traces import SAMPLE_TRACE, read_trace, trace_workload
 
 STRESS = "stress"
@@ -72,18 +72,42 @@ def play_workload(run: Run, source: str, seconds_per_step: float) -> pd.DataFram
     return pd.concat([played, bounds], ignore_index=True)
 
 
+def check_source(source: str) -> None:
+    """Refuse what `play_workload` cannot play.
+
+    Raises:
+        UserError: there is no such workload.
+    """
+    kind, _, share = source.partition(":")
+    if kind != STRESS:
+        read_trace(_trace_file(source))
+    elif share:
+        _share(source)
+
+
+def _trace_file(source: str) -> Path:
+    return SAMPLE_TRACE if source == "sample" else Path(source)
+
+
+def _share(source: str) -> float:
+    """The feasible share of stress:SHARE."""
+    try:
+        share = float(source.partition(":")[2])
+    except ValueError as error:
+        raise UserError(
+            f"workload: {source!r} is not stress:SHARE; give a number, as in stress:0.5"
+        ) from error
+    check_share(share)
+    return share
+
+
 def _workload(run: Run, arena: Arena, source: str, seconds_per_step: float) -> Workload:
     config, rows, seed = run.config.workload, arena.bank.rows("id", "test"), run.config.seed
     needed_CG = arena.replay.points_needed_CG
     kind, _, share = source.partition(":")
     if kind != STRESS:
-        trace = read_trace(SAMPLE_TRACE if source == "sample" else Path(source))
+        trace = read_trace(_trace_file(source))
         return trace_workload(trace, config, needed_CG, rows, seconds_per_step, seed)
     if not share:
         return stress_test(needed_CG, rows, EPISODES, seed)
-    try:
-        return stress_family(config, needed_CG, rows, float(share), EPISODES, seed)
-    except ValueError as error:
-        raise UserError(
-            f"workload: {source!r} is not stress:SHARE; give a number, as in stress:0.5"
-        ) from error
+    return stress_family(config, needed_CG, rows, _share(source), EPISODES, seed)

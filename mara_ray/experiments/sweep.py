@@ -12,6 +12,7 @@ import pandas as pd
 import ray
 from ray import tune
 
+from mara_ray import __version__
 from mara_ray.artifacts import hash_of, read_json, written_whole
 from mara_ray.evaluation.tables import predictor_scores
 from mara_ray.experiments.checks import check_config
@@ -19,8 +20,9 @@ from mara_ray.experiments.cluster import connect
 from mara_ray.experiments.grid import Cell, Grid, cells_of
 from mara_ray.experiments.locks import locked
 from mara_ray.experiments.membership import Membership
-from mara_ray.experiments.pipeline import run_stages
+from mara_ray.experiments.pipeline import is_done, run_stages, stage_inputs
 from mara_ray.experiments.planning import TRIAL_BYTES, Plan, check_plan, cluster_limits, plan_of, stages_of
+from mara_ray.experiments.playing import check_source
 from mara_ray.experiments.run import Run
 from mara_ray.experiments.trials import run_trials
 from mara_ray.progress import Report
@@ -55,6 +57,8 @@ class Sweep:
         cells = tuple(cells_of(grid, overrides))
         for cell in cells:
             check_config(cell.config)
+        for source in grid.plays:
+            check_source(source)
         directory = directory.absolute()
         return cls(grid, cells, directory, (shared or directory / "stages").absolute())
 
@@ -103,11 +107,18 @@ def run_sweep(sweep: Sweep, report: Report) -> pd.DataFrame:
             {
                 "name": cell.name,
                 "factors": dict(cell.factors),
-                "config": hash_of(cell.config.model_dump(mode="json")),
+                "config": hash_of(
+                    cell.config.model_dump(mode="json"),
+                    sweep.grid.kind,
+                    sweep.plan.keys[cell.name],  # the bytes of what comes from files, too
+                    str(sweep.shared),
+                    __version__,
+                ),
             }
             for cell in sweep.cells
         ]
         groups = {cell.name: sweep.plan.groups(cell.name) for cell in sweep.cells}
+        runs = {cell.name: sweep.run_of(cell, groups[cell.name]) for cell in sweep.cells}
         run_trials(
             _run_cell,
             {"sweep": sweep, "groups": groups},
@@ -117,11 +128,10 @@ def run_sweep(sweep: Sweep, report: Report) -> pd.DataFrame:
             report,
             tune.PlacementGroupFactory([{"CPU": 0, "memory": TRIAL_BYTES}]),
             min(MAX_TRIALS, max(2, int(ray.cluster_resources().get("CPU", 1)))),
+            lambda name: _has_rows(runs[name], sweep.grid),
         )
-        runs = [sweep.run_of(cell, groups[cell.name]) for cell in sweep.cells]
         parts = [
-            _with_factors(rows_of(run, sweep.grid), sweep.grid, cell)
-            for run, cell in zip(runs, sweep.cells, strict=True)
+            _with_factors(rows_of(runs[cell.name], sweep.grid), sweep.grid, cell) for cell in sweep.cells
         ]
         rows = pd.concat(parts, ignore_index=True)
         rows.attrs = {
@@ -131,7 +141,7 @@ def run_sweep(sweep: Sweep, report: Report) -> pd.DataFrame:
             "axes": list(sweep.grid.axes),
             "resamples": sweep.cells[0].config.evaluation.bootstrap_resamples,
             "seed": sweep.cells[0].config.seed,
-            "made_from": {cell.name: _hashes(run) for run, cell in zip(runs, sweep.cells, strict=True)},
+            "made_from": {name: _hashes(run) for name, run in runs.items()},
         }
         with written_whole(sweep.directory / RESULTS_FILE) as temporary:
             rows.to_parquet(temporary, index=False)
@@ -145,6 +155,13 @@ def _run_cell(config: dict[str, Any], sweep: Sweep, groups: dict[str, dict[str, 
     stages, run = stages_of(sweep.grid), sweep.run_of(cell, groups[name])
     run_stages(run, stages, stages[-1].name)
     tune.report(_measures(rows_of(run, sweep.grid), sweep.grid))
+
+
+def _has_rows(run: Run, grid: Grid) -> bool:
+    """Whether what a cell ended in is still there."""
+    last = stages_of(grid)[-1]
+    records = run.records()
+    return all(need in records for need in last.needs) and is_done(run, last, stage_inputs(run, last))
 
 
 def rows_of(run: Run, grid: Grid) -> pd.DataFrame:

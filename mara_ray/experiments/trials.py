@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -36,6 +37,7 @@ def run_trials(
     report: Report,
     resources: tune.PlacementGroupFactory | None = None,
     max_concurrent: int | None = None,
+    is_kept: Callable[[str], bool] = lambda name: True,
 ) -> ResultGrid:
     """Run trials that are not done; each is one call that reports once.
 
@@ -48,6 +50,7 @@ def run_trials(
         report: progress.
         resources: of a trial; one CPU if not given.
         max_concurrent: trials at a time; as many as there is room for if not given.
+        is_kept: whether what a finished trial has made is still there. If one's is not, all are called again.
 
     Raises:
         UserError: a trial failed by its configuration; the finished ones stay.
@@ -60,6 +63,8 @@ def run_trials(
         function = tune.with_resources(function, resources)
     folder = folder.absolute()
     experiment = f"{name}-{hash_of(trials)}"
+    if not all(is_kept(name) for name in _finished(folder / experiment)):
+        shutil.rmtree(folder / experiment)
     if Tuner.can_restore(str(folder / experiment)):
         tuner = Tuner.restore(str(folder / experiment), trainable=function, resume_errored=True)
     else:
@@ -95,13 +100,17 @@ def _name(trial: Any) -> str:
     return str(trial.config["trial"]["name"])
 
 
+def _finished(folder: Path) -> list[str]:
+    """Names of the trials that have reported."""
+    return [path.parent.name for path in folder.glob("*/result.json") if path.stat().st_size > 0]
+
+
 @contextmanager
 def _followed(folder: Path, total: int, report: Report) -> Iterator[None]:
     """Report once a second how many trials have reported."""
 
     def count() -> None:
-        done = sum(path.stat().st_size > 0 for path in folder.glob("*/result.json"))
-        report(done, total, "trials")
+        report(len(_finished(folder)), total, "trials")
 
     with every(TICK_SECONDS, count):
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,9 +92,12 @@ def read_jobs(path: Path) -> Jobs:
     """
     try:
         tree = yaml.safe_load(path.read_text())
+        json.dumps(tree)
+    except TypeError as error:
+        raise UserError(f"jobs: {path} holds a date or the like ({error}); put it in quotes") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"jobs: {path} cannot be read ({error}); give the path of a YAML file") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(
             f"jobs: {path} is not valid YAML ({' '.join(str(error).split())}); mend it"
         ) from error

@@ -6,20 +6,23 @@ Axis letters: G target levels.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mara_ray import pretrained
-from mara_ray.artifacts import read_json, write_json
+from mara_ray import __version__, pretrained
+from mara_ray.allocator.mat.policy import located_policies
+from mara_ray.artifacts import file_hash, hash_of, read_json, write_json
 from mara_ray.config import ClusterConfig, RunConfig
 from mara_ray.curves.bank import CurveBank
 from mara_ray.errors import UserError
 from mara_ray.evaluation.rollout import rollout
+from mara_ray.experiments.locks import locked
 from mara_ray.live.jobs import Job, Jobs
-from mara_ray.live.method import LiveMethod, live_method
+from mara_ray.live.method import LiveMethod, check_name, live_method
 from mara_ray.live.run import Place, run_jobs
 from mara_ray.predictor.forecast import ForecastTable
 from mara_ray.progress import say
@@ -96,10 +99,38 @@ def measure_margin(
         The content of margin.json: per workload and method the share of tasks on time, and the mean lead.
 
     Raises:
-        UserError: not two methods, or one that is unknown or has no policy.
+        UserError: not two methods, one that is unknown or has no policy, or the folder holds another
+            measurement.
     """
     if len(methods) != 2:
         raise UserError(f"--methods: {','.join(methods)} are not two; give two, as mara,lara")
+    for name in methods:
+        check_name(name, "--methods")
+    loaded = {name: live_method(name, STANDARD, policies) for name in methods}
+    folder = located_policies(policies)
+    trained = file_hash(folder) if folder.exists() else ""
+    with locked(out / ".lock"):
+        _claim(out, hash_of(config.model_dump(mode="json"), trained, __version__))
+        return _measure(config, loaded, num_workloads, cluster, out)
+
+
+def _claim(out: Path, made_from: str) -> None:
+    """Refuse a folder that was measured with another configuration or with other policies."""
+    path = out / "made_from.json"
+    if not path.is_file() and not any(out.glob("*/outcome.json")):
+        write_json(path, made_from)
+    elif not path.is_file() or read_json(path) != made_from:
+        raise UserError(f"--out: {out} holds another measurement; choose another")
+
+
+def _measure(
+    config: RunConfig,
+    methods: Mapping[str, LiveMethod],
+    num_workloads: int,
+    cluster: ClusterConfig,
+    out: Path,
+) -> dict[str, Any]:
+    """See `measure_margin`."""
     bank = CurveBank.read(pretrained.BANK)
     replay = CurveReplay.from_bank(bank, config.workload.target_fractions)
     workloads = [
@@ -111,28 +142,29 @@ def measure_margin(
     ]  # fmt: skip
     place = Place(config.simulator.num_nodes, config.simulator.num_slots)
 
-    def live(name: str, number: int, step_s: float | None, folder: Path) -> dict[str, Any]:
+    def live(method: LiveMethod, number: int, step_s: float | None, folder: Path) -> dict[str, Any]:
         if not (folder / "outcome.json").is_file():
             say(f"live margin: {folder.name}")
             jobs = trained_again(bank, replay.target_CG, workloads[number], config, step_s)
-            run_jobs(jobs, live_method(name, STANDARD, policies), cluster, place, folder, chart=False)
+            run_jobs(jobs, method, cluster, place, folder, chart=False)
         return {**read_json(folder / "outcome.json"), **read_json(folder / "timings.json")}
 
-    step_s = live("fifo", 0, None, out / "pace")["mean_step_s"]
+    step_s = live(live_method("fifo", STANDARD, STANDARD), 0, None, out / "pace")["mean_step_s"]
     rows: list[dict[str, Any]] = []
+    first, second = methods
     for number, workload in enumerate(workloads):
         row: dict[str, Any] = {"tasks": int(workload.num_tasks_B[0]), "live": {}, "simulated": {}}
-        for name in methods:
-            outcome = live(name, number, step_s, out / f"{name}-{number}")
+        for name, method in methods.items():
+            outcome = live(method, number, step_s, out / f"{name}-{number}")
             row["live"][name] = 100 * outcome["met"] / outcome["of"]
-            met = simulated_met(bank, config, workload, live_method(name, STANDARD, policies))
+            met = simulated_met(bank, config, workload, method)
             row["simulated"][name] = 100 * met / row["tasks"]
         rows.append(row)
         summary = {
             "step_s": step_s,
             "workloads": rows,
             "lead_points": {
-                kind: statistics.mean(row[kind][methods[0]] - row[kind][methods[1]] for row in rows)
+                kind: statistics.mean(row[kind][first] - row[kind][second] for row in rows)
                 for kind in ("live", "simulated")
             },
         }

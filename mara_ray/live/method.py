@@ -30,7 +30,7 @@ class LiveMethod:
     predictor: Predictor
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, option: str = "--allocator") -> None:
     """Refuse a name that is no method, or one that is told the future.
 
     Raises:
@@ -39,7 +39,7 @@ def check_name(name: str) -> None:
     known = sorted(known for known, method in METHODS.items() if method.forecast != "oracle")
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise UserError(f"--allocator: {name!r} is unknown; the nearest is {near!r} of {', '.join(known)}")
+        raise UserError(f"{option}: {name!r} is unknown; the nearest is {near!r} of {', '.join(known)}")
 
 
 def live_method(name: str, predictor: Path, policies: Path) -> LiveMethod:
@@ -63,7 +63,7 @@ def live_method(name: str, predictor: Path, policies: Path) -> LiveMethod:
     if not is_trained(folder):
         raise UserError(
             f"--policies: {folder} holds no policy of {name}; give the folder `allocator` of a run, or"
-            " choose an --allocator that is not trained"
+            " choose a method that is not trained"
         )
     return LiveMethod(name, MATAllocator.load(folder), _predictor(method.forecast, predictor))
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from mara_ray.config import ClusterConfig
 from mara_ray.experiments.cluster import connect
+from mara_ray.experiments.locks import locked
 from mara_ray.live.cluster import RayNodes
 from mara_ray.live.controller import Controller
 from mara_ray.live.jobs import Jobs
@@ -19,6 +20,7 @@ from mara_ray.live.method import LiveMethod
 from mara_ray.live.outcome import write_chart, write_outcome
 from mara_ray.live.states import States
 from mara_ray.live.view import view_of
+from mara_ray.progress import say
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ def run_jobs(
         The content of outcome.json.
 
     Raises:
-        UserError: the folder holds another run, or Ray has less than the nodes ask for.
+        UserError: the folder holds another run, or is in use, or Ray has less than the nodes ask for.
         MachineError: Ray cannot be had, has no room, or the disk is full.
     """
-    with Journal(folder / "journal.jsonl") as journal, view_of(Console(stderr=True)) as view:
+    with (
+        locked(folder / ".lock"),
+        Journal(folder / "journal.jsonl") as journal,
+        view_of(Console(stderr=True)) as view,
+    ):
         states = States(folder / "states", [job.name for job in jobs.jobs])
         view.say("starting Ray and the nodes")
         connect(cluster)
@@ -66,6 +72,8 @@ def run_jobs(
         finally:
             nodes.close()
     outcome = write_outcome(run, folder, nodes.num_lost, nodes.num_moves)
-    if chart:
+    if chart and run.node_task_TM:
         write_chart(run, folder / "gantt.png")
+    elif chart:
+        say("gantt.png: not drawn, for no node worked a step")
     return outcome

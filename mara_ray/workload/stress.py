@@ -71,6 +71,16 @@ def stress_test(points_needed_CG: np.ndarray, rows: np.ndarray, num_episodes: in
     return padded(episodes)
 
 
+def check_share(share: float) -> None:
+    """Refuse a feasible share that the random family does not have.
+
+    Raises:
+        UserError: it is out of range.
+    """
+    if not SHARES[0] <= share <= SHARES[1]:
+        raise UserError(f"stress: a feasible share of {share} is not in {SHARES[0]}..{SHARES[1]}")
+
+
 def stress_family(
     config: WorkloadConfig,
     points_needed_CG: np.ndarray,
@@ -96,8 +106,7 @@ def stress_family(
     Raises:
         UserError: the share is out of range, T is too short, or no pair has a demand that a task needs.
     """
-    if not SHARES[0] <= share <= SHARES[1]:
-        raise UserError(f"stress: a feasible share of {share} is not in {SHARES[0]}..{SHARES[1]}")
+    check_share(share)
     steps = config.episode_steps
     if steps < 2 * FAMILY_WINDOWS[1]:
         raise UserError(f"workload.episode_steps: {steps} is too short; take {2 * FAMILY_WINDOWS[1]} or more")
