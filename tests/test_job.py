@@ -78,3 +78,18 @@ def test_stopped_and_broken_on_the_way_out(tmp_path: Path, monkeypatch) -> None:
 def test_results_must_outlive_the_job(arguments, monkeypatch, capfd) -> None:
     assert exit_code(monkeypatch, *arguments) == 2
     assert "--out" in capfd.readouterr().err
+
+
+def test_a_place_that_cannot_be_is_told_in_a_line(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    assert exit_code(monkeypatch, "--out", str(tmp_path / "file")) == 2
+    assert "error: --out: " in capsys.readouterr().err
+    assert exit_code(monkeypatch, "--out", str(tmp_path), "--stages", "here") == 2
+    assert "error: --stages: a job's own folder ends with it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", '{"stages": {"curves": 1}}', "junk"])
+def test_a_damaged_manifest_does_not_hide_what_went_wrong(manifest, tmp_path, monkeypatch) -> None:
+    (tmp_path / "manifest.json").write_text(manifest)
+    assert exit_code(monkeypatch, "--set", "curves.colour=1", "--out", str(tmp_path)) == 2
+    assert json.loads((tmp_path / job.STATUS_FILE).read_text())["hashes"] == {}

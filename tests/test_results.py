@@ -30,5 +30,8 @@ def test_results_of_a_sweep_a_run_and_a_file(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(found, rows)
     pd.testing.assert_frame_equal(mara_ray.load_results(tmp_path / "results.parquet"), rows)
     assert list(mara_ray.load_results(str(tmp_path / "run")).columns) == ["completed"]
+    (tmp_path / "results.parquet").write_text("junk")
+    with pytest.raises(UserError, match=r"^results: .* is damaged; run what made it again"):
+        mara_ray.load_results(tmp_path)
     with pytest.raises(UserError, match=r"^results: .* holds none; let `mara sweep`"):
         mara_ray.load_results(tmp_path / "run" / "evaluation" / "nothing")

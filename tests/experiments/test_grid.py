@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mara_ray.config import load_config
 from mara_ray.errors import UserError
+from mara_ray.experiments.ablation import trials_of
 from mara_ray.experiments.grid import Ablation, Grid, cells_of, read_sweep
 from mara_ray.experiments.planning import SHARED, check_plan, plan_of, stages_of
+from mara_ray.experiments.sweep import Sweep
 
 ROOT = Path(__file__).parents[2]
 TUNE_CONFIGS = sorted((ROOT / "tune_configs").rglob("*.yaml"))
@@ -115,6 +118,17 @@ def test_shipped_sweeps_are_whole(path: Path) -> None:
         ("kind: tabel", r"kind: input tag 'tabel'"),
         ("name: x\nabout: x\npreset: quick\naxes: {load: [1]}", r"axes: 'load' cannot be an axis"),
         ("name: x\nabout: x\npreset: quick\naxes: {seed: []}", r"axes: .*'seed' has no values"),
+        ("axes: {seed: [2024-01-05]}", r"is not YAML of plain values"),
+        ("axes: {seed: [2024-13-45]}", r"is not YAML of plain values"),
+        (
+            "name: x\nabout: x\npreset: quick\naxes: {completed: {a: {}}}",
+            r"axes: 'completed' cannot be an axis",
+        ),
+        (
+            "kind: predictor_ablation\nname: x\nabout: x\npreset: quick\nepochs: 1\nsampler: {nosuch: [1]}\n"
+            "training: {}\ntrain_curves: []",
+            r"sampler: 'nosuch' is none of euler_steps, num_samples, warmup_points",
+        ),
         (
             "kind: predictor_ablation\nname: x\nabout: x\npreset: quick\nepochs: 0\nsampler: {}\n"
             "training: {}\ntrain_curves: []",
@@ -128,3 +142,38 @@ def test_bad_sweeps_are_told(tmp_path: Path, content: str | None, message: str) 
         path.write_text(content)
     with pytest.raises(UserError, match=message):
         read_sweep(path)
+
+
+def test_what_labels_set_is_not_set_from_outside() -> None:
+    pools = {"pool": {"a": {"simulator.switch_cost_steps": 1}, "b": {"simulator.switch_cost_steps": 2}}}
+    with pytest.raises(UserError, match=r"^--set: 'simulator.switch_cost_steps' is what the sweep varies"):
+        cells_of(grid(axes=pools), ["simulator.switch_cost_steps=7"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": {"nosuch": [8]}}, r"^sweep: 'nosuch' is no number among the settings of `predictor`"),
+        (
+            {"training": {"horizon_bins": [0]}},
+            r"^sweep: horizon_bins: input should be greater than .*, not 0;",
+        ),
+        ({"bank": "/nosuch.parquet"}, r"nosuch.parquet"),
+    ],
+)
+def test_an_ablation_is_refused_before_it_trains(changes: dict, message: str) -> None:
+    fields = {
+        "kind": "predictor_ablation", "name": "a", "about": "a", "preset": "quick", "epochs": 1,
+        "sampler": {}, "training": {}, "train_curves": [],
+    }  # fmt: skip
+    ablation = Ablation(**(fields | changes))
+    with pytest.raises(UserError, match=message):
+        trials_of(ablation, load_config("quick"))
+
+
+@pytest.mark.parametrize("plays", [["strss"], ["stress:abc"], ["stress:7"]])
+def test_what_cannot_be_played_is_refused_at_once(plays: list[str], tmp_path: Path) -> None:
+    shown = grid(kind="play", plays=plays, settings={"curves.bank": "standard"})
+    with pytest.raises(UserError, match=r"^(trace|workload|stress): "):
+        Sweep.of(shown, [], tmp_path, None)
+    assert not any(tmp_path.iterdir())

@@ -87,7 +87,9 @@ def test_a_name_twice_is_refused(written):
         read_jobs(path)
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "jobs: []", "jobs: {", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "- 1", "jobs: []", "jobs: {", "\x00", "jobs: [2024-01-05]", "2024-13-45"]
+)
 def test_what_is_no_jobs_file_is_refused(tmp_path, text):
     (tmp_path / "jobs.yaml").write_text(text)
     with pytest.raises(UserError, match="jobs"):

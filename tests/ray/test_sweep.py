@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -18,6 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import mara_ray
 from mara_ray.config import load_config
 from mara_ray.curves.bank import CurveBank
+from mara_ray.experiments.grid import COLUMNS
 from mara_ray.predictor.fitting import FlowTraining, make_predictor
 
 TINY = Path(__file__).parents[1] / "tiny.yaml"
@@ -98,6 +103,7 @@ def test_killed_twice_it_ends_in_the_same_table(swept: tuple[Path, Path]) -> Non
     unbroken, killed = (mara_ray.load_results(path) for path in swept)
     assert (swept[0] / "results.parquet").read_bytes() == (swept[1] / "results.parquet").read_bytes()
     assert unbroken.attrs["axes"] == ["simulator.switch_cost_steps"]
+    assert {*unbroken.columns} - {*COLUMNS} == {"simulator.switch_cost_steps"}
     assert killed.groupby("cell")["simulator.switch_cost_steps"].first().to_dict() == {
         CELLS[0]: 0,
         CELLS[1]: 2,
@@ -163,3 +169,33 @@ def test_what_cannot_be_trained_is_told_in_one_line(grid: Path, tmp_path: Path) 
     (line,) = [line for line in said.splitlines() if "rror" in line]
     assert line.startswith("error: sweep: 2 of 2 trials failed (allocator: no step of a whole update held a")
     assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def rules(grid: Path) -> Path:
+    """A sweep that trains nothing."""
+    tree = yaml.safe_load(grid.read_text())
+    tree["settings"] |= {
+        "allocator.policies": [], "evaluation.methods": ["lara", "fifo"], "tracking.wandb": "disabled",
+    }  # fmt: skip
+    tree["axes"] = {}
+    path = grid.with_name("rules.yaml")
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_what_was_deleted_or_changed_is_made_again(rules: Path, toy_bank: CurveBank, tmp_path: Path) -> None:
+    end(start(rules, tmp_path))
+    first = (tmp_path / "results.parquet").read_bytes()
+    shutil.rmtree(tmp_path / "stages")
+    end(start(rules, tmp_path))
+    assert (tmp_path / "results.parquet").read_bytes() == first
+    bank = rules.with_name("bank.parquet")
+    before = bank.read_bytes()
+    toy_bank.take(np.arange(len(toy_bank))[::-1]).write(bank)
+    try:
+        end(start(rules, tmp_path))
+    finally:
+        bank.write_bytes(before)
+    changed, found = mara_ray.load_results(tmp_path), pd.read_parquet(io.BytesIO(first))
+    assert changed.attrs["made_from"] != found.attrs["made_from"]
