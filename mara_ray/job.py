@@ -39,9 +39,10 @@ def run_job(*command: str) -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     started = time.monotonic()
     try:
-        status = _Status(_lasting("--out", sys.argv[1:]))
-        if "--stages" in " ".join(sys.argv[1:]):
-            _lasting("--stages", sys.argv[1:])
+        out, _ = (_lasting(option, sys.argv[1:]) for option in ("--out", "--stages"))
+        if out is None:
+            raise _ends_with_the_job("--out")
+        status = _Status(out)
         status.remove()
     except MaraError as error:
         say(f"error: {error}")
@@ -64,15 +65,20 @@ def run_job(*command: str) -> NoReturn:
     sys.exit(code)
 
 
-def _lasting(option: str, arguments: list[str]) -> str:
-    """Where an option says that results go; nothing that ends with the job will do."""
+def _lasting(option: str, arguments: list[str]) -> str | None:
+    """Where an option says that something goes, if it is given; nothing that ends with the job will do."""
     for number, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == option:
-            out = value if equals else "".join(arguments[number + 1 : number + 2])
-            if is_uri(out) or Path(out).is_absolute():
-                return out
-    raise UserError(f"{option}: a job's own folder ends with it; give a storage's URI, or an absolute path")
+            place = value if equals else "".join(arguments[number + 1 : number + 2])
+            if is_uri(place) or Path(place).is_absolute():
+                return place
+            raise _ends_with_the_job(option)
+    return None
+
+
+def _ends_with_the_job(option: str) -> UserError:
+    return UserError(f"{option}: a job's own folder ends with it; give a storage's URI, or an absolute path")
 
 
 class _Status:
