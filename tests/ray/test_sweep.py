@@ -192,7 +192,7 @@ def test_what_was_deleted_or_changed_is_made_again(rules: Path, toy_bank: CurveB
     assert (tmp_path / "results.parquet").read_bytes() == first
     bank = rules.with_name("bank.parquet")
     before = bank.read_bytes()
-    toy_bank.take(np.arange(len(toy_bank))[::-1]).write(bank)
+    toy_bank.take(np.arange(len(toy_bank) - 1)).write(bank)
     try:
         end(start(rules, tmp_path))
     finally:
