@@ -250,16 +250,16 @@ def load_config(preset: str, overrides: list[str] | tuple[str, ...] = ()) -> Run
 
 def _read_preset(preset: str) -> dict[str, Any]:
     if preset in preset_names():
-        text = (resources.files("mara_ray.presets") / f"{preset}.yaml").read_text()
+        content = (resources.files("mara_ray.presets") / f"{preset}.yaml").read_bytes()
     elif Path(preset).is_file():
-        text = Path(preset).read_bytes().decode(errors="replace")
+        content = Path(preset).read_bytes()
     else:
         known = preset_names()
         near = difflib.get_close_matches(preset, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UserError(f"preset: {preset!r} is unknown; {hint}use one of {', '.join(known)} or a YAML file")
     try:
-        tree = yaml.safe_load(text)
+        tree = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError) as error:
         place = str(error).replace("\n", " ")
         raise UserError(f"preset: {preset!r} is not valid YAML ({place}); mend the file") from error

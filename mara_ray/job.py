@@ -78,7 +78,8 @@ def _lasting(option: str, arguments: list[str]) -> str | None:
 
 
 def _ends_with_the_job(option: str) -> UserError:
-    return UserError(f"{option}: a job's own folder ends with it; give a storage's URI, or an absolute path")
+    remedy = "an absolute path" if option == "--stages" else "a storage's URI, or an absolute path"
+    return UserError(f"{option}: a job's own folder ends with it; give {remedy}")
 
 
 class _Status:

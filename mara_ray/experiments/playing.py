@@ -82,7 +82,7 @@ def check_source(source: str) -> None:
     if kind != STRESS:
         read_trace(_trace_file(source))
     elif share:
-        _share(source)
+        check_share(_share(source))
 
 
 def _trace_file(source: str) -> Path:
@@ -92,13 +92,11 @@ def _trace_file(source: str) -> Path:
 def _share(source: str) -> float:
     """The feasible share of stress:SHARE."""
     try:
-        share = float(source.partition(":")[2])
+        return float(source.partition(":")[2])
     except ValueError as error:
         raise UserError(
             f"workload: {source!r} is not stress:SHARE; give a number, as in stress:0.5"
         ) from error
-    check_share(share)
-    return share
 
 
 def _workload(run: Run, arena: Arena, source: str, seconds_per_step: float) -> Workload:
