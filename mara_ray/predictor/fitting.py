@@ -19,9 +19,9 @@ from mara_ray.curves.bank import first_crossing
 from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
 from mara_ray.predictor.prefixes import PrefixPredictor
-from mara_ray.predictor.questions import draw_targets, target_questions
+from mara_ray.predictor.questions import draw_targets, target_questions, way_unit
 from mara_ray.predictor.scoring import crps
-from mara_ray.predictor.targets import bin_edges, interval_means, interval_means_after
+from mara_ray.predictor.targets import bin_edges, interval_means, ways_gone
 from mara_ray.seeding import generator, seed_integer
 
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
@@ -43,10 +43,9 @@ class FlowTraining:
         self.device = device
         torch.manual_seed(seed_integer(seed, "predictor", "weights"))
         self.network = FlowNetwork(_shape(config))
-        self.edge_E = bin_edges(config.horizon_bins, config.last_bin_ratio)
         feature_CLD = torch.from_numpy(prefix_features(train_CL)).float()
-        target_CPH = torch.from_numpy(log_ratios(train_CL, self.edge_E)).float()
-        _standardise(self.network, feature_CLD, target_CPH[:, config.warmup_points - 1 :])
+        way_CPH = torch.from_numpy(example_ways(config, train_CL, seed)).float()
+        _standardise(self.network, feature_CLD, way_CPH)
         self.network.to(device)
         self.train_CL = train_CL
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
@@ -111,26 +110,21 @@ class FlowTraining:
         noise_CPH: np.ndarray,
     ) -> Tensor:
         """The flow-matching loss, sum of w |v(z_u, u, c) - (z1 - z0)|^2 / H with z_u = (1 - u) z0 + u z1."""
-        row_C1 = np.arange(len(ema_CL))[:, None]
-        means_CPH = interval_means_after(lowest_CL, num_seen_CP, end_C, self.edge_E)
-        latest_CP = lowest_CL[row_C1, num_seen_CP - 1]
-        ratio_CPH = np.log(means_CPH / latest_CP[..., None])
-        first_CP = np.broadcast_to(ema_CL[:, :1], latest_CP.shape)
-        question_XQ = target_questions(first_CP.ravel(), latest_CP.ravel(), target_CP.reshape(-1, 1))[:, 0]
-        feature_CLD, question_CPQ, target_CPH, weight_CP1, u_CP1, z0_CPH = (
+        asked_CPQ, gone_CPH = _cases(self.config, ema_CL, lowest_CL, end_C, num_seen_CP, target_CP)
+        feature_CLD, question_CPQ, way_CPH, weight_CP1, u_CP1, z0_CPH = (
             torch.from_numpy(array).float().to(self.device)
             for array in (
                 prefix_features(ema_CL, end_C),
-                question_XQ.reshape(*latest_CP.shape, -1),
-                ratio_CPH,
+                asked_CPQ,
+                gone_CPH,
                 weight_CP[..., None],
                 time_CP1,
                 noise_CPH,
             )
         )
         encoding_CLE = self.network.encode(feature_CLD)
-        encoding_CPE = encoding_CLE[torch.from_numpy(row_C1), torch.from_numpy(num_seen_CP - 1)]
-        z1_CPH = (target_CPH - self.network.target_mean_H) / self.network.target_scale_H
+        encoding_CPE = encoding_CLE[np.arange(len(ema_CL))[:, None], num_seen_CP - 1]
+        z1_CPH = (way_CPH - self.network.way_mean_H) / self.network.way_scale_H
         z_CPH = (1 - u_CP1) * z0_CPH + u_CP1 * z1_CPH
         context_CPW = self.network.condition(encoding_CPE, question_CPQ)
         velocity_CPH = self.network.step(z_CPH, u_CP1, context_CPW)
@@ -182,10 +176,34 @@ def make_predictor(config: PredictorConfig, weights: dict[str, Tensor], seed: in
     )
 
 
-def log_ratios(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
-    """log(y_j / lowest loss so far) of every prefix before standardisation: float64 (C, L - 1, H)."""
+def example_ways(config: PredictorConfig, ema_CL: np.ndarray, seed: int) -> np.ndarray:
+    """`ways_gone` after every prefix from the warm-up on, to a target each: float64 (C, P, H)."""
+    num_curves, length = ema_CL.shape
     lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-    return np.log(interval_means(lowest_CL, edge_E) / lowest_CL[:, :-1, None])
+    seen_P = np.arange(min(config.warmup_points, length - 1), length)
+    seen_CP = np.broadcast_to(seen_P, (num_curves, len(seen_P)))
+    share_CP = generator(seed, "predictor", "standardise").random(seen_CP.shape)
+    target_CP, _ = draw_targets(lowest_CL, seen_CP, share_CP, config.target_fractions)
+    return _cases(config, ema_CL, lowest_CL, np.full(num_curves, length), seen_CP, target_CP)[1]
+
+
+def _cases(
+    config: PredictorConfig,
+    ema_CL: np.ndarray,
+    lowest_CL: np.ndarray,
+    end_C: np.ndarray,
+    num_seen_CP: np.ndarray,
+    target_CP: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`target_questions` (C, P, Q) and `ways_gone` (C, P, H) of prefixes with a target each."""
+    edge_E = bin_edges(config.horizon_bins, config.last_bin_ratio)
+    means_CPH = interval_means(lowest_CL, num_seen_CP, end_C, edge_E)
+    latest_CP = np.take_along_axis(lowest_CL, num_seen_CP - 1, axis=1)
+    first_CP = np.broadcast_to(ema_CL[:, :1], latest_CP.shape)
+    question_XQ = target_questions(first_CP.ravel(), latest_CP.ravel(), target_CP.reshape(-1, 1))[:, 0]
+    question_CPQ = question_XQ.reshape(*latest_CP.shape, -1)
+    unit_CP1 = way_unit(question_CPQ, config.tell_target)
+    return question_CPQ, ways_gone(means_CPH, latest_CP[..., None], unit_CP1)
 
 
 def validation_error(
@@ -242,12 +260,12 @@ def _sum_gradients(network: FlowNetwork, world_size: int) -> None:
         gradient.copy_(total.view_as(gradient))
 
 
-def _standardise(network: FlowNetwork, feature_CLD: Tensor, target_CPH: Tensor) -> None:
+def _standardise(network: FlowNetwork, feature_CLD: Tensor, way_CPH: Tensor) -> None:
     """Set the standardisation from the training curves."""
     network.feature_mean_D.copy_(feature_CLD.mean((0, 1)))
     network.feature_scale_D.copy_(feature_CLD.std((0, 1)) + 1e-6)
-    network.target_mean_H.copy_(target_CPH.mean((0, 1)))
-    network.target_scale_H.copy_(target_CPH.std((0, 1)) + 1e-6)
+    network.way_mean_H.copy_(way_CPH.mean((0, 1)))
+    network.way_scale_H.copy_(way_CPH.std((0, 1)) + 1e-6)
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 Axis letters: B prefixes, C curves, L points, N samples, H bins, D features, E encoding, Q what is told of
 a target, W hidden width, G target levels, X forecasts (a prefix and a target each).
 Everything is scale-free: only ratios of losses go in, and only ratios come out. The future is that of the
-lowest loss so far, since that is what a target waits for.
+lowest loss so far, since that is what a target waits for, measured in ways to the target.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from scipy.special import ndtri
 from torch import Tensor, nn
 
 from mara_ray.predictor.prefixes import PrefixPredictor
-from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions
-from mara_ray.predictor.targets import bin_edges, first_crossing_steps, widened
+from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions, way_unit
+from mara_ray.predictor.targets import bin_edges, first_crossing_steps, losses_on_the_way, widened
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 
@@ -68,13 +68,13 @@ NUM_FEATURES = 4 + len(TREND_LAGS)
 class FlowNetwork(nn.Module):
     """A causal GRU over the points, and a velocity network over the standardised future bins.
 
-    Buffers hold the standardisation: of the features (D) and of the log ratios of the bins (H).
+    Buffers hold the standardisation: of the features (D) and of the ways gone in the bins (H).
     """
 
     feature_mean_D: Tensor
     feature_scale_D: Tensor
-    target_mean_H: Tensor
-    target_scale_H: Tensor
+    way_mean_H: Tensor
+    way_scale_H: Tensor
     frequency_F: Tensor
 
     def __init__(self, shape: FlowShape) -> None:
@@ -88,7 +88,7 @@ class FlowNetwork(nn.Module):
         self.bins = nn.Linear(shape.horizon_bins, width)
         self.hidden = nn.Linear(width, width)
         self.endpoint = nn.Linear(width, shape.horizon_bins)
-        for name, size in (("feature", NUM_FEATURES), ("target", shape.horizon_bins)):
+        for name, size in (("feature", NUM_FEATURES), ("way", shape.horizon_bins)):
             axis = "D" if name == "feature" else "H"
             self.register_buffer(f"{name}_mean_{axis}", torch.zeros(size))
             self.register_buffer(f"{name}_scale_{axis}", torch.ones(size))
@@ -210,8 +210,9 @@ class FlowPredictor(PrefixPredictor):
             for step in range(num_steps):
                 time_1 = torch.full((1,), step / num_steps, dtype=torch.float64)
                 z_XNH = z_XNH + network.step(z_XNH, time_1, context_X1W) / num_steps
-            log_ratio_XNH = z_XNH * network.target_scale_H + network.target_mean_H
-        return np.exp(log_ratio_XNH.numpy()) * lowest_X[:, None, None]
+            way_XNH = (z_XNH * network.way_scale_H + network.way_mean_H).numpy()
+        unit_X1 = way_unit(question_XQ.numpy(), self.shape.tell_target)
+        return losses_on_the_way(way_XNH, lowest_X[:, None, None], unit_X1[:, None])
 
     def _tensors(self) -> dict[str, Tensor]:
         state = {name: tensor.float().contiguous() for name, tensor in self._network.state_dict().items()}

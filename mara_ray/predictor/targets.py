@@ -1,12 +1,14 @@
 """What the flow predicts, mean losses of future intervals, and how that is read as steps still needed.
 
-Axis letters: B prefixes, C curves, L points, G target levels, N samples, H bins.
+Axis letters: B prefixes, C curves, L points, P prefixes of a curve, G target levels, N samples, H bins.
 A prefix of n points has the horizon h = L - n, cut into H bins.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+FURTHEST_WAY = 3.0  # ways to the target that the flow tells apart: beyond it, it does not matter how far
 
 
 def bin_edges(num_bins: int, last_bin_ratio: float) -> np.ndarray:
@@ -23,14 +25,26 @@ def bin_middles(edge_E: np.ndarray) -> np.ndarray:
     return (edge_E[:-1] + edge_E[1:]) / 2
 
 
-def interval_means(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
-    """Mean loss of each future bin after every prefix: float64 (C, L - 1, H); entry n - 1 is for n points."""
-    num_curves, length = ema_CL.shape
-    num_seen_CP = np.broadcast_to(np.arange(1, length), (num_curves, length - 1))
-    return interval_means_after(ema_CL, num_seen_CP, np.full(num_curves, length), edge_E)
+def ways_gone(means_H: np.ndarray, lowest_1: np.ndarray, unit_1: np.ndarray) -> np.ndarray:
+    """How far along the way to its target a curve is in each bin, the flow's own coordinate: (..., H).
+
+    log(1 + r) of r = log(lowest / y_j) / unit, at most `FURTHEST_WAY`: 0 at the lowest loss seen, log 2 at
+    the target. In this unit a target just under the lowest loss is no nearer than one far below.
+
+    Args:
+        means_H: mean losses y_j of the bins, none over the lowest loss seen.
+        lowest_1: the lowest loss seen.
+        unit_1: the log drop to the target (`questions.way_unit`).
+    """
+    return np.log1p(np.clip(np.log(lowest_1 / means_H) / unit_1, 0.0, FURTHEST_WAY))
 
 
-def interval_means_after(
+def losses_on_the_way(way_H: np.ndarray, lowest_1: np.ndarray, unit_1: np.ndarray) -> np.ndarray:
+    """The inverse of `ways_gone`."""
+    return lowest_1 * np.exp(-unit_1 * np.expm1(way_H))
+
+
+def interval_means(
     ema_CL: np.ndarray, num_seen_CP: np.ndarray, length_C: np.ndarray, edge_E: np.ndarray
 ) -> np.ndarray:
     """Mean loss of each future bin after chosen prefixes: float64 (C, P, H).

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mara_ray.curves.bank import NEVER, CurveBank, first_crossing
-from mara_ray.predictor.targets import bin_edges, first_crossing_steps, interval_means, widened
+from mara_ray.predictor.targets import (
+    FURTHEST_WAY,
+    bin_edges,
+    first_crossing_steps,
+    interval_means,
+    losses_on_the_way,
+    ways_gone,
+    widened,
+)
 
 
 def decode(means: list[float], latest: float, horizon: int, *targets: float) -> list[int]:
@@ -23,10 +31,17 @@ def decode(means: list[float], latest: float, horizon: int, *targets: float) -> 
     return steps_BGN[0, :, 0].tolist()
 
 
+def means_after_all(ema_CL: np.ndarray, edge_E: np.ndarray) -> np.ndarray:
+    """The bins of every prefix, (C, L - 1, H); entry n - 1 is for n points."""
+    num_curves, length = ema_CL.shape
+    seen_CP = np.broadcast_to(np.arange(1, length), (num_curves, length - 1))
+    return interval_means(ema_CL, seen_CP, np.full(num_curves, length), edge_E)
+
+
 def test_interval_means_by_hand() -> None:
     """After 1 of 7 points, 6 steps in 4 bins of 1.5 steps: half of a point goes to either side."""
     losses = np.array([[9.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]])
-    means_CLH = interval_means(losses, bin_edges(4, 1.0))
+    means_CLH = means_after_all(losses, bin_edges(4, 1.0))
     assert means_CLH.shape == (1, 6, 4)
     expected = [(6 + 2.5) / 1.5, (2.5 + 4) / 1.5, (3 + 1) / 1.5, (1 + 1) / 1.5]
     assert means_CLH[0, 0].tolist() == pytest.approx(expected)
@@ -75,7 +90,7 @@ def test_decoding_the_true_future_is_nearly_exact(toy_bank: CurveBank, last_bin_
     target_CG = toy_bank.target_losses((0.5, 0.7, 0.9, 1.05))
     needed_CG = first_crossing(toy_bank.ema_CL, target_CG)
     num_seen, edge_E = 5, bin_edges(32, last_bin_ratio)
-    means_CH = interval_means(toy_bank.ema_CL, edge_E)[:, num_seen - 1]
+    means_CH = means_after_all(toy_bank.ema_CL, edge_E)[:, num_seen - 1]
     horizon = np.full(len(toy_bank), toy_bank.length_points - num_seen)
     latest = toy_bank.ema_CL[:, num_seen - 1].astype(np.float64)
     steps_CG = first_crossing_steps(means_CH[:, None], latest, horizon, target_CG, edge_E)[..., 0].astype(int)
@@ -91,7 +106,7 @@ def test_bins_that_grow() -> None:
     edge_E = bin_edges(3, 4.0)
     assert edge_E.tolist() == pytest.approx([0, 1 / 7, 3 / 7, 1])
     losses = np.array([[9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]])
-    assert interval_means(losses, edge_E)[0, 0].tolist() == pytest.approx([7, 5.5, 2.5])
+    assert means_after_all(losses, edge_E)[0, 0].tolist() == pytest.approx([7, 5.5, 2.5])
     steps = first_crossing_steps(
         np.array([[[7.0, 5.5, 2.5]]]), np.array([9.0]), np.array([7]), np.array([[4.0, 6.25]]), edge_E
     )
@@ -109,3 +124,14 @@ def test_a_monotone_projection_would_change_nothing(seed: int) -> None:
     plain = first_crossing_steps(means_BNH, *asked).astype(int)
     projected = first_crossing_steps(np.minimum.accumulate(means_BNH, axis=2), *asked).astype(int)
     assert np.abs(plain - projected).max() < 10, "never by a bin of ten steps"
+
+
+def test_the_way_to_a_target_by_hand() -> None:
+    """From a loss of 8 to a target of 2: half of the way at 4, all at 2, one and a half at 1."""
+    means, unit = np.array([8.0, 4.0, 2.0, 1.0, 1e-9]), np.log(np.array([4.0]))
+    way = ways_gone(means, np.array([8.0]), unit)
+    assert np.expm1(way).tolist() == pytest.approx([0, 0.5, 1, 1.5, FURTHEST_WAY])
+    back = losses_on_the_way(way, np.array([8.0]), unit)
+    assert back[:4].tolist() == pytest.approx([8, 4, 2, 1])
+    assert back[4] == pytest.approx(8 * 4**-FURTHEST_WAY)  # no further
+    assert ways_gone(1e6 * means, np.array([8e6]), unit).tolist() == pytest.approx(way.tolist())
