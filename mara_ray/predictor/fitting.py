@@ -19,9 +19,9 @@ from mara_ray.curves.bank import first_crossing
 from mara_ray.predictor.augment import augment
 from mara_ray.predictor.flow import FlowNetwork, FlowPredictor, FlowShape, prefix_features, starting_noise
 from mara_ray.predictor.prefixes import PrefixPredictor
-from mara_ray.predictor.questions import draw_targets, target_questions, way_unit
+from mara_ray.predictor.questions import draw_targets
 from mara_ray.predictor.scoring import crps
-from mara_ray.predictor.targets import bin_edges, interval_means, ways_gone
+from mara_ray.predictor.ways import cases_of, example_ways
 from mara_ray.seeding import generator, seed_integer
 
 PREFIXES_PER_CURVE = 64  # of a gradient step: the GRU encodes all of them, the velocity net learns from these
@@ -110,7 +110,7 @@ class FlowTraining:
         noise_CPH: np.ndarray,
     ) -> Tensor:
         """The flow-matching loss, sum of w |v(z_u, u, c) - (z1 - z0)|^2 / H with z_u = (1 - u) z0 + u z1."""
-        asked_CPQ, gone_CPH = _cases(self.config, ema_CL, lowest_CL, end_C, num_seen_CP, target_CP)
+        asked_CPQ, gone_CPH = cases_of(self.config, ema_CL, lowest_CL, end_C, num_seen_CP, target_CP)
         feature_CLD, question_CPQ, way_CPH, weight_CP1, u_CP1, z0_CPH = (
             torch.from_numpy(array).float().to(self.device)
             for array in (
@@ -174,36 +174,6 @@ def make_predictor(config: PredictorConfig, weights: dict[str, Tensor], seed: in
     return FlowPredictor(
         _shape(config), network, starting_noise(config.num_samples, config.horizon_bins, seed)
     )
-
-
-def example_ways(config: PredictorConfig, ema_CL: np.ndarray, seed: int) -> np.ndarray:
-    """`ways_gone` after every prefix from the warm-up on, to a target each: float64 (C, P, H)."""
-    num_curves, length = ema_CL.shape
-    lowest_CL = np.minimum.accumulate(ema_CL, axis=1)
-    seen_P = np.arange(min(config.warmup_points, length - 1), length)
-    seen_CP = np.broadcast_to(seen_P, (num_curves, len(seen_P)))
-    share_CP = generator(seed, "predictor", "standardise").random(seen_CP.shape)
-    target_CP, _ = draw_targets(lowest_CL, seen_CP, share_CP, config.target_fractions)
-    return _cases(config, ema_CL, lowest_CL, np.full(num_curves, length), seen_CP, target_CP)[1]
-
-
-def _cases(
-    config: PredictorConfig,
-    ema_CL: np.ndarray,
-    lowest_CL: np.ndarray,
-    end_C: np.ndarray,
-    num_seen_CP: np.ndarray,
-    target_CP: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """`target_questions` (C, P, Q) and `ways_gone` (C, P, H) of prefixes with a target each."""
-    edge_E = bin_edges(config.horizon_bins, config.last_bin_ratio)
-    means_CPH = interval_means(lowest_CL, num_seen_CP, end_C, edge_E)
-    latest_CP = np.take_along_axis(lowest_CL, num_seen_CP - 1, axis=1)
-    first_CP = np.broadcast_to(ema_CL[:, :1], latest_CP.shape)
-    question_XQ = target_questions(first_CP.ravel(), latest_CP.ravel(), target_CP.reshape(-1, 1))[:, 0]
-    question_CPQ = question_XQ.reshape(*latest_CP.shape, -1)
-    unit_CP1 = way_unit(question_CPQ, config.tell_target)
-    return question_CPQ, ways_gone(means_CPH, latest_CP[..., None], unit_CP1)
 
 
 def validation_error(

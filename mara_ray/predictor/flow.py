@@ -21,8 +21,9 @@ from scipy.special import ndtri
 from torch import Tensor, nn
 
 from mara_ray.predictor.prefixes import PrefixPredictor
-from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions, way_unit
-from mara_ray.predictor.targets import bin_edges, first_crossing_steps, losses_on_the_way, widened
+from mara_ray.predictor.questions import NUM_QUESTIONS, target_questions
+from mara_ray.predictor.targets import bin_edges, first_crossing_steps, widened
+from mara_ray.predictor.ways import losses_on_the_way, way_unit
 from mara_ray.predictor.weights import load_weights, save_weights
 from mara_ray.seeding import generator
 

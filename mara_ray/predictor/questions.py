@@ -26,11 +26,6 @@ def target_questions(first_B: np.ndarray, lowest_B: np.ndarray, target_BG: np.nd
     return np.stack([-gap_BG, log_BG - np.log(first_B, dtype=np.float64)[:, None], np.log(gap_BG)], axis=2)
 
 
-def way_unit(question_BQ: np.ndarray, tell_target: bool) -> np.ndarray:
-    """The log drop that is one way to the target, (B, 1): the gap, or 1 where no target is told."""
-    return -question_BQ[..., :1] if tell_target else np.ones_like(question_BQ[..., :1])
-
-
 def draw_targets(
     lowest_CL: np.ndarray, num_seen_CP: np.ndarray, share_CP: np.ndarray, fractions: tuple[float, float]
 ) -> tuple[np.ndarray, np.ndarray]:

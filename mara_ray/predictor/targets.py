@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-FURTHEST_WAY = 3.0  # ways to the target that the flow tells apart: beyond it, it does not matter how far
-
 
 def bin_edges(num_bins: int, last_bin_ratio: float) -> np.ndarray:
     """Where bins begin and end, as shares of the horizon: float64 (H + 1,).
@@ -23,25 +21,6 @@ def bin_edges(num_bins: int, last_bin_ratio: float) -> np.ndarray:
 def bin_middles(edge_E: np.ndarray) -> np.ndarray:
     """Where the bins' means stand, as shares of the horizon, float64 (H,); in steps, half a step later."""
     return (edge_E[:-1] + edge_E[1:]) / 2
-
-
-def ways_gone(means_H: np.ndarray, lowest_1: np.ndarray, unit_1: np.ndarray) -> np.ndarray:
-    """How far along the way to its target a curve is in each bin, the flow's own coordinate: (..., H).
-
-    log(1 + r) of r = log(lowest / y_j) / unit, at most `FURTHEST_WAY`: 0 at the lowest loss seen, log 2 at
-    the target. In this unit a target just under the lowest loss is no nearer than one far below.
-
-    Args:
-        means_H: mean losses y_j of the bins, none over the lowest loss seen.
-        lowest_1: the lowest loss seen.
-        unit_1: the log drop to the target (`questions.way_unit`).
-    """
-    return np.log1p(np.clip(np.log(lowest_1 / means_H) / unit_1, 0.0, FURTHEST_WAY))
-
-
-def losses_on_the_way(way_H: np.ndarray, lowest_1: np.ndarray, unit_1: np.ndarray) -> np.ndarray:
-    """The inverse of `ways_gone`."""
-    return lowest_1 * np.exp(-unit_1 * np.expm1(way_H))
 
 
 def interval_means(

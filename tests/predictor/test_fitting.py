@@ -15,12 +15,12 @@ from mara_ray.predictor.fitting import (
     FlowTraining,
     _validation_cases,
     calibrated,
-    example_ways,
     make_predictor,
     validation_error,
 )
 from mara_ray.predictor.flow import prefix_features
 from mara_ray.predictor.scoring import crps
+from mara_ray.predictor.ways import example_ways
 
 FRACTIONS = (0.3, 1.05)
 CONFIG = PredictorConfig(encoder_width=12, velocity_width=24, epochs=4, batch_curves=3)
@@ -91,20 +91,6 @@ def test_standardisation_is_of_the_training_curves(toy_bank: CurveBank, train_CL
     np.testing.assert_allclose(network.feature_mean_D, features.mean((0, 1)), rtol=1e-4, atol=1e-5)
     everything = start(toy_bank.ema_CL).network
     assert not torch.equal(everything.way_mean_H, network.way_mean_H)
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_ways_are_those_of_the_lowest_losses(told: bool) -> None:
-    """Two halvings to the lowest loss, which is the target, and then nothing under it."""
-    config = PredictorConfig(
-        horizon_bins=2, warmup_points=1, target_fractions=(0.999999, 1.0), tell_target=told
-    )
-    losses = np.array([[8.0, 4.0, 2.0, 6.0, 3.0]])
-    way_PH = example_ways(config, losses, 0)[0]
-    unit = np.log(4) if told else 1.0
-    assert way_PH.shape == (4, 2)
-    assert way_PH[0].tolist() == pytest.approx(np.log1p(np.log([8 / 3, 4]) / unit).tolist(), rel=1e-4)
-    assert way_PH[2:].tolist() == [[0, 0], [0, 0]]  # nothing is under the lowest loss any more
 
 
 def test_validation_error_of_a_known_forecast(toy_bank: CurveBank) -> None:

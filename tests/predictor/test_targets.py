@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from mara_ray.curves.bank import NEVER, CurveBank, first_crossing
 from mara_ray.predictor.targets import (
-    FURTHEST_WAY,
     bin_edges,
     first_crossing_steps,
     interval_means,
-    losses_on_the_way,
-    ways_gone,
     widened,
 )
 
@@ -124,14 +121,3 @@ def test_a_monotone_projection_would_change_nothing(seed: int) -> None:
     plain = first_crossing_steps(means_BNH, *asked).astype(int)
     projected = first_crossing_steps(np.minimum.accumulate(means_BNH, axis=2), *asked).astype(int)
     assert np.abs(plain - projected).max() < 10, "never by a bin of ten steps"
-
-
-def test_the_way_to_a_target_by_hand() -> None:
-    """From a loss of 8 to a target of 2: half of the way at 4, all at 2, one and a half at 1."""
-    means, unit = np.array([8.0, 4.0, 2.0, 1.0, 1e-9]), np.log(np.array([4.0]))
-    way = ways_gone(means, np.array([8.0]), unit)
-    assert np.expm1(way).tolist() == pytest.approx([0, 0.5, 1, 1.5, FURTHEST_WAY])
-    back = losses_on_the_way(way, np.array([8.0]), unit)
-    assert back[:4].tolist() == pytest.approx([8, 4, 2, 1])
-    assert back[4] == pytest.approx(8 * 4**-FURTHEST_WAY)  # no further
-    assert ways_gone(1e6 * means, np.array([8e6]), unit).tolist() == pytest.approx(way.tolist())
