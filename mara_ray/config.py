@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mara_ray.errors import UserError
+from mara_ray.mappings import read_mapping
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -249,23 +250,14 @@ def load_config(preset: str, overrides: list[str] | tuple[str, ...] = ()) -> Run
 
 
 def _read_preset(preset: str) -> dict[str, Any]:
-    if preset in preset_names():
-        content = (resources.files("mara_ray.presets") / f"{preset}.yaml").read_bytes()
-    elif Path(preset).is_file():
-        content = Path(preset).read_bytes()
-    else:
-        known = preset_names()
-        near = difflib.get_close_matches(preset, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UserError(f"preset: {preset!r} is unknown; {hint}use one of {', '.join(known)} or a YAML file")
-    try:
-        tree = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError) as error:
-        place = str(error).replace("\n", " ")
-        raise UserError(f"preset: {preset!r} is not valid YAML ({place}); mend the file") from error
-    if not isinstance(tree, dict):
-        raise UserError(f"preset: {preset!r} must hold a mapping of sections; see the shipped presets")
-    return tree
+    known = preset_names()
+    if preset in known:
+        return read_mapping(resources.files("mara_ray.presets") / f"{preset}.yaml", "preset", "install anew")
+    if Path(preset).is_file():
+        return read_mapping(Path(preset), "preset", "see the shipped presets")
+    near = difflib.get_close_matches(preset, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UserError(f"preset: {preset!r} is unknown; {hint}use one of {', '.join(known)} or a YAML file")
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

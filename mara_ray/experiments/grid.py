@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from mara_ray.artifacts import hash_of
 from mara_ray.config import Positive, RunConfig, Section, load_config
 from mara_ray.errors import UserError
+from mara_ray.mappings import read_mapping
 from mara_ray.predictor.scoring import MEASURES
 
 COLUMNS = (  # of results; no axis may be called so
@@ -53,6 +53,19 @@ class Grid(Section):
     plays: tuple[str, ...] = Field(
         (), description="of the kind `play`: stress, stress:SHARE, sample, or a trace's CSV file"
     )
+
+    @field_validator("axes", mode="before")
+    @classmethod
+    def _shaped(cls, axes: Any) -> Any:
+        for name, values in axes.items() if isinstance(axes, dict) else ():
+            if not isinstance(values, list | dict):
+                raise ValueError(f"{name!r} must be a list of values or a mapping of labels, not {values!r}")
+            for label, settings in values.items() if isinstance(values, dict) else ():
+                if not isinstance(label, str):
+                    raise ValueError(f"the label {label!r} of {name!r} must be text; put it in quotes")
+                if not isinstance(settings, dict):
+                    raise ValueError(f"{label!r} of {name!r} must be a mapping of settings, not {settings!r}")
+        return axes
 
     @field_validator("axes")
     @classmethod
@@ -104,23 +117,14 @@ def read_sweep(path: Path) -> Grid | Ablation:
     Raises:
         UserError: the file is missing, no YAML, or not such a sweep.
     """
-    if not path.is_file():
-        raise UserError(f"sweep: {path} is missing; there are some in tune_configs/")
-    try:
-        tree = yaml.safe_load(path.read_text())
-        json.dumps(tree)
-    except (yaml.YAMLError, ValueError, TypeError) as error:  # no text, or dates
-        reason = str(error).splitlines()[0]
-        raise UserError(f"sweep: {path} is not YAML of plain values ({reason}); mend it") from error
-    if not isinstance(tree, dict):
-        raise UserError(f"sweep: {path} must hold a mapping; see those in tune_configs/")
+    tree = read_mapping(path, "sweep", "there are some in tune_configs/")
     try:
         return SWEEPS.validate_python({"kind": "evaluation", **tree})
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"][1:]) or "kind"
         message = problem["msg"].removeprefix("Value error, ")
-        raise UserError(f"sweep: {path}: {place}: {message.lower()}; mend it") from error
+        raise UserError(f"sweep: {path}: {place}: {message[0].lower()}{message[1:]}; mend it") from error
 
 
 def cells_of(grid: Grid, overrides: list[str] | tuple[str, ...] = ()) -> list[Cell]:

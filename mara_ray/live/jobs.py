@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mara_ray.artifacts import hash_of
 from mara_ray.errors import UserError
 from mara_ray.live.entries import check_entry
+from mara_ray.mappings import read_mapping
 
 MOST_POINTS = 300  # as the curves have that the predictor learned from
 
@@ -90,19 +89,7 @@ def read_jobs(path: Path) -> Jobs:
     Raises:
         UserError: it is missing, no YAML, or says what cannot be; one line.
     """
-    try:
-        tree = yaml.safe_load(path.read_text())
-        json.dumps(tree)
-    except TypeError as error:
-        raise UserError(f"jobs: {path} holds a date or the like ({error}); put it in quotes") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"jobs: {path} cannot be read ({error}); give the path of a YAML file") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(
-            f"jobs: {path} is not valid YAML ({' '.join(str(error).split())}); mend it"
-        ) from error
-    if not isinstance(tree, dict):
-        raise UserError(f"jobs: {path} must hold a mapping with a list `jobs`; see examples/jobs.yaml")
+    tree = read_mapping(path, "jobs", "see examples/jobs.yaml")
     try:
         jobs = Jobs.model_validate(tree)
     except ValidationError as error:

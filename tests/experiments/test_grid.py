@@ -111,15 +111,18 @@ def test_shipped_sweeps_are_whole(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, r"is missing; there are some in tune_configs/"),
-        ("a: [", r"is not YAML"),
+        (None, r"cannot be read \(No such file or directory\); there are some in tune_configs/"),
+        ("a: [", r"is not valid YAML"),
         ("- a", r"must hold a mapping"),
         ("name: x\nabout: x", r"preset: field required; mend it"),
         ("kind: tabel", r"kind: input tag 'tabel'"),
         ("name: x\nabout: x\npreset: quick\naxes: {load: [1]}", r"axes: 'load' cannot be an axis"),
         ("name: x\nabout: x\npreset: quick\naxes: {seed: []}", r"axes: .*'seed' has no values"),
-        ("axes: {seed: [2024-01-05]}", r"is not YAML of plain values"),
-        ("axes: {seed: [2024-13-45]}", r"is not YAML of plain values"),
+        ("axes: {seed: [2024-01-05]}", r"holds a date or the like"),
+        ("axes: {seed: [2024-13-45]}", r"is not valid YAML"),
+        ("name: x\nabout: x\npreset: quick\naxes: {seed: 3}", r"axes: 'seed' must be a list .*, not 3"),
+        ("name: x\nabout: x\npreset: quick\naxes: {pool: {4: {}}}", r"the label 4 of 'pool' must be text"),
+        ("name: x\nabout: x\npreset: quick\naxes: {Pool: {a: 1}}", r"'a' of 'Pool' must be a mapping of s"),
         (
             "name: x\nabout: x\npreset: quick\naxes: {completed: {a: {}}}",
             r"axes: 'completed' cannot be an axis",
