@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import time
 from functools import partial
 from typing import Any
 
@@ -28,10 +27,9 @@ from mara_ray.storage import repeated
 
 @ray.remote(num_cpus=1)
 def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> float:
-    """Train one policy; the CPU seconds that this took here, after the last interruption."""
+    """Train one policy; the CPU seconds that this took, those before a kill included (EnvRunners' not)."""
     from mara_ray.allocator.mat.algorithm import train_policy
-
-    before_s = time.process_time()
+    from mara_ray.allocator.mat.checkpoints import last_checkpoint
 
     method, config = method_named(name), run.config
     if method.sparse:
@@ -51,7 +49,8 @@ def _train_policy(run: Run, name: str, training_seed: int, unfinished: str) -> f
             directory,
             prepare=prepare,
         )
-    return round(time.process_time() - before_s, 1)
+    last = last_checkpoint(directory)
+    return round(last[1].cpu_s, 1) if last else 0.0
 
 
 def make_policies(run: Run, report: Report) -> dict[str, Any]:

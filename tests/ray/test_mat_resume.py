@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mara_ray.allocator.mat.checkpoints import last_checkpoint
 from tests.ray.mat_worlds import OUTPUTS, kill_after_update, start_training, toy_config, write_toy_world
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -24,5 +25,8 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path):
     kill_after_update(3, start_training(tmp_path, killed))
     assert [path.name for path in (killed / "checkpoints").iterdir()] == ["000002"]
     assert (killed / "metrics.jsonl").read_text().count("\n") == 4
+    (_, before) = last_checkpoint(killed) or pytest.fail("there is one")
     resumed = finish(start_training(tmp_path, killed), killed)
     assert resumed == finish(undisturbed, tmp_path / "unbroken")
+    (_, after) = last_checkpoint(killed) or pytest.fail("there is one")
+    assert after.cpu_s > before.cpu_s + 0.1 > 0.2, "what was spent before the kill counts"

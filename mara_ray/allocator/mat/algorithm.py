@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import shutil
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,11 +240,12 @@ def _train(
     """Train to the last update, from the latest checkpoint on."""
     allocator, best_path = config.allocator, directory / BEST_FILE
     network = algorithm.get_module(SHARED).network
-    progress = restore_checkpoint(algorithm, directory)
+    progress, started_s = restore_checkpoint(algorithm, directory), time.process_time()
+    before_s = 0.0 if progress is None else progress.cpu_s
     if progress is not None:
         synchronise(algorithm)
     else:
-        progress = Progress(0, 0, -1.0)  # the untrained policy is measured, but is no candidate
+        progress = Progress(0, 0, -1.0, 0.0)  # the untrained policy is measured, but is no candidate
         append_metrics(directory, {"step": 0, "validation_completion": validate(network, world)})
     for update in range(progress.update + 1, allocator.updates + 1):
         line = {"step": update} | _metrics(algorithm.train())
@@ -251,9 +254,10 @@ def _train(
             network = algorithm.get_module(SHARED).network
             completion = line["validation_completion"] = validate(network, world)
             if completion > progress.best_completion:
-                progress = Progress(update, update, completion)
+                progress = replace(progress, best_update=update, best_completion=completion)
                 save_weights(network, best_path)
-        progress = Progress(update, progress.best_update, progress.best_completion)
+        cpu_s = before_s + time.process_time() - started_s
+        progress = replace(progress, update=update, cpu_s=cpu_s)
         append_metrics(directory, line)
         if due:
             write_checkpoint(algorithm, progress, directory)

@@ -21,11 +21,12 @@ BEST_FILE, METRICS_FILE, PROGRESS_FILE = "best.safetensors", "metrics.jsonl", "p
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come: the update reached, and the best validation so far."""
+    """How far a training has come: the update reached, the best validation, and CPU seconds so far."""
 
     update: int
     best_update: int
     best_completion: float
+    cpu_s: float
 
 
 def write_checkpoint(algorithm: Any, progress: Progress, directory: Path) -> None:
@@ -40,14 +41,20 @@ def write_checkpoint(algorithm: Any, progress: Progress, directory: Path) -> Non
             shutil.rmtree(older, ignore_errors=True)
 
 
+def last_checkpoint(directory: Path) -> tuple[Path, Progress] | None:
+    """The latest checkpoint of a training, if there is one."""
+    whole = sorted((directory / "checkpoints").glob("[0-9]" * 6))
+    return (whole[-1], Progress(**read_json(whole[-1] / PROGRESS_FILE))) if whole else None
+
+
 def restore_checkpoint(algorithm: Any, directory: Path) -> Progress | None:
     """Take `algorithm` and the directory's files back to the latest checkpoint, if there is one."""
-    whole = sorted((directory / "checkpoints").glob("[0-9]" * 6))
-    if not whole:
+    last = last_checkpoint(directory)
+    if last is None:
         return None
-    algorithm.restore_from_path(whole[-1] / "algorithm")
-    progress = Progress(**read_json(whole[-1] / PROGRESS_FILE))
-    shutil.copy(whole[-1] / BEST_FILE, directory / BEST_FILE)
+    path, progress = last
+    algorithm.restore_from_path(path / "algorithm")
+    shutil.copy(path / BEST_FILE, directory / BEST_FILE)
     lines = (directory / METRICS_FILE).read_text().splitlines()[: progress.update + 1]
     with written_whole(directory / METRICS_FILE) as temporary:
         temporary.write_text("".join(line + "\n" for line in lines))
