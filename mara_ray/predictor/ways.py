@@ -29,7 +29,7 @@ def ways_gone(means_H: np.ndarray, lowest_1: np.ndarray, unit_1: np.ndarray) -> 
     Args:
         means_H: mean losses y_j of the bins, none over the lowest loss seen.
         lowest_1: the lowest loss seen.
-        unit_1: the log drop to the target (`questions.way_unit`).
+        unit_1: the log drop to the target (`way_unit`).
     """
     return np.log1p(np.clip(np.log(lowest_1 / means_H) / unit_1, 0.0, FURTHEST_WAY))
 

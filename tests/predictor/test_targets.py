@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mara_ray.curves.bank import NEVER, CurveBank, first_crossing
-from mara_ray.predictor.targets import (
-    bin_edges,
-    first_crossing_steps,
-    interval_means,
-    widened,
-)
+from mara_ray.predictor.targets import bin_edges, first_crossing_steps, interval_means, widened
 
 
 def decode(means: list[float], latest: float, horizon: int, *targets: float) -> list[int]:
