@@ -20,11 +20,17 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from mara_ray.allocator.mat.blocks import DecoderBlock, EncoderBlock
 from mara_ray.allocator.mat.features import CONTEXT_FEATURES, NODE_FEATURES, RANK_FEATURE, SLOT_FEATURES
+from mara_ray.allocator.mat.pointer import (
+    EMPTY,
+    NO_LOGIT,
+    Pointer,
+    choosable,
+    draw,
+    is_slot,
+    log_probabilities,
+)
 
 FEATURE_NAMES = ("slot", "node", "context", "rank", "serving")
-NO_LOGIT = -1e9
-IDLE_LOGIT = NO_LOGIT / 2  # next to a slot that may be chosen it has no probability, and else all of it
-EMPTY = 1 << 30  # later than any rank
 RANK_LOGIT_START = -4.0  # at the start, M places later in the urgency order is e^4 times less likely
 POINTER_GAIN_START = 0.05
 MOST_TRACED = 16  # nodes whose choices are traced together
@@ -74,42 +80,11 @@ class Evaluation(NamedTuple):
     value_B: Tensor
 
 
-class Pointer(NamedTuple):
-    """What the choices are scored with, the same for act and evaluate.
-
-    Attributes:
-        key_BdK: keys of the slots, scaled.
-        prior_BMK: logits before the decoder has its say: urgency, and staying with the task served.
-        rank_BK: urgency rank, EMPTY for an empty slot.
-        due_BM: with an imposed order, the number of tasks less that of the nodes that follow.
-    """
-
-    key_BdK: Tensor
-    prior_BMK: Tensor
-    rank_BK: Tensor
-    due_BM: Tensor
-
-
 Call = Callable[..., Any]
 
 
 def _plainly(module: nn.Module, *inputs: Any) -> Any:
     return module(*inputs)
-
-
-def in_order(rank_BK: Tensor, last_rank_BM: Tensor, due_BM: Tensor) -> Tensor:
-    """The slots a node may choose with an imposed order, bool (B, M, K); none where it must idle.
-
-    Increasing ranks, and no choice so late that fewer tasks than nodes would follow it.
-
-    Args:
-        rank_BK: urgency rank, EMPTY for an empty slot.
-        last_rank_BM: rank chosen by the node before; -1 for the first node, K or EMPTY after an idle one.
-        due_BM: the number of tasks less that of the nodes that follow.
-    """
-    latest_BM = torch.maximum(due_BM, last_rank_BM + 2)
-    rank_B1K = rank_BK[:, None]
-    return (rank_B1K > last_rank_BM[..., None]) & (rank_B1K < latest_BM[..., None])
 
 
 class MAT(nn.Module):
@@ -215,9 +190,9 @@ class MAT(nn.Module):
             token_B1d, keys_values = block(token_B1d, before, slots, None, empty_B11K)
             so_far.append(keys_values)
         imposed = self.shape.imposed_order
-        allowed_B1K = in_order(rank_BC[:, 1:], limit, due_B1) if imposed else limit[:, None, 1:]
-        logp_BC = self._log_probabilities(token_B1d, key_BdK, prior_B1K, allowed_B1K)[:, 0]
-        action_B1 = _draw(logp_BC, *uniform)
+        allowed_B1K = choosable(rank_BC[:, 1:], limit, due_B1) if imposed else limit[:, None, 1:]
+        logp_BC = log_probabilities(self.pointer_query(token_B1d), key_BdK, prior_B1K, allowed_B1K)[:, 0]
+        action_B1 = draw(logp_BC, *uniform)
         previous_B1d = choices_BCd.gather(1, action_B1[..., None].expand(-1, -1, choices_BCd.shape[2]))
         limit = rank_BC.gather(1, action_B1) if imposed else limit.scatter(1, action_B1, 0)
         return action_B1, logp_BC.gather(1, action_B1), (previous_B1d, limit), tuple(so_far)
@@ -242,12 +217,14 @@ class MAT(nn.Module):
         if self.shape.imposed_order:
             rank_BM = F.pad(pointer.rank_BK, (1, 0), value=EMPTY).gather(1, action_BM)
             last_rank_BM = F.pad(rank_BM[:, :-1], (1, 0), value=-1)
-            allowed_BMK = in_order(pointer.rank_BK, last_rank_BM, pointer.due_BM)
+            allowed_BMK = choosable(pointer.rank_BK, last_rank_BM, pointer.due_BM)
         else:
-            chosen_BMK = _is_slot(action_BM, pointer.rank_BK.shape[1])
+            chosen_BMK = is_slot(action_BM, pointer.rank_BK.shape[1])
             taken_BMK = F.pad(chosen_BMK.cumsum(1)[:, :-1], (0, 0, 1, 0)) > 0
             allowed_BMK = (pointer.rank_BK < EMPTY)[:, None] & ~taken_BMK
-        logp_BMC = self._log_probabilities(token_BMd, pointer.key_BdK, pointer.prior_BMK, allowed_BMK)
+        logp_BMC = log_probabilities(
+            self.pointer_query(token_BMd), pointer.key_BdK, pointer.prior_BMK, allowed_BMK
+        )
         return Evaluation(
             logp_BMC.gather(2, action_BM[..., None])[..., 0],
             -(logp_BMC.exp() * logp_BMC.clamp_min(-100)).sum(-1),
@@ -294,18 +271,10 @@ class MAT(nn.Module):
         urgency_B1K = self.slot_logit(features["slot"]).transpose(1, 2)
         return Pointer(
             self.pointer_key(slot_BKd).transpose(1, 2) / math.sqrt(self.shape.width),
-            urgency_B1K + self.stay_logit * _is_slot(features["serving"], rank_BK.shape[1]),
+            urgency_B1K + self.stay_logit * is_slot(features["serving"], rank_BK.shape[1]),
             torch.where(active_BK, rank_BK, EMPTY),
             active_BK.sum(1, keepdim=True) - spare_M,
         )
-
-    def _log_probabilities(
-        self, token_BQd: Tensor, key_BdK: Tensor, prior_BQK: Tensor, allowed_BQK: Tensor
-    ) -> Tensor:
-        """Log-probabilities of idle and slots 1..K, (B, Q, 1 + K)."""
-        logit_BQK = torch.baddbmm(prior_BQK, self.pointer_query(token_BQd), key_BdK)
-        logit_BQK = torch.where(allowed_BQK, logit_BQK, NO_LOGIT)
-        return F.pad(logit_BQK, (1, 0), value=IDLE_LOGIT).log_softmax(-1)
 
 
 class _Act(nn.Module):
@@ -332,17 +301,3 @@ class _Step(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         """See `MAT.step`."""
         return self.network.step(*inputs)
-
-
-def _is_slot(action_BM: Tensor, num_slots: int) -> Tensor:
-    """Whether the action is slot k, bool (B, M, K)."""
-    return action_BM[..., None] == torch.arange(1, num_slots + 1, device=action_BM.device)
-
-
-def _draw(logp_BC: Tensor, uniform_B1: Tensor | None = None) -> Tensor:
-    """Sample by inverting the cumulative distribution, or take the likeliest; (B, 1)."""
-    if uniform_B1 is None:
-        return logp_BC.argmax(1, keepdim=True)
-    cumulative_BC = logp_BC.exp().cumsum(1)
-    # Scaled to the sum, which rounding may leave just under 1: a forbidden choice adds nothing to it.
-    return (cumulative_BC > uniform_B1 * cumulative_BC[:, -1:]).int().argmax(1, keepdim=True)
