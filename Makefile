@@ -1,5 +1,5 @@
 # Every table and figure that ships: `make paper` makes them all, in order, and says how long each took
-# (on two cores: 28 minutes, and 12 for sweep-predictor, which trains 19 predictors).
+# (on two cores: 28 to 39 minutes, and 12 to 18 for sweep-predictor, which trains 19 predictors).
 # Each step is one command and can be made alone (`make pretrained`); what is done already is not done again.
 
 MARA ?= mara
