@@ -19,10 +19,10 @@ from typing import Any
 
 import ray.train
 import torch
-from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, Result, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer, get_device
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError
 
 from mara_ray.artifacts import read_json, write_json
 from mara_ray.background import every
@@ -42,6 +42,7 @@ STATE_FILE = "state.pt"
 METRICS_FILE = "metrics.jsonl"
 MANIFEST_FILE = "manifest.json"
 MAX_FAILURES = 3
+LEFT_BEHIND_S = 3.0  # until the processes of a killed driver are gone
 FOLLOW_SECONDS = 0.5
 # Ray Train polls its workers and looks for preempted nodes at intervals that suit day-long trainings.
 TRAIN_ENVIRONMENT = {
@@ -141,11 +142,22 @@ def train_predictor(
 
 
 class _Trainer(TorchTrainer):
-    """Ray Train's, without its cleaner of placement groups.
+    """Ray Train's, without its cleaner of placement groups, and patient with what a killed driver left.
 
     The cleaner asks Ray's state API, which a Ray without a dashboard does not answer: every training
     would end with a wait of 12 s. Our placement group goes with the driver's job in any case.
+
+    The controller of a driver that was killed a moment ago may still remove the checkpoint that ours has
+    just found in the list: then the list is read again, once.
     """
+
+    def fit(self) -> Result:
+        """See Ray Train."""
+        try:
+            return super().fit()
+        except ControllerError:
+            time.sleep(LEFT_BEHIND_S)
+            return super().fit()
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks = super()._create_default_callbacks()

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ray.train import Result
+from ray.train.torch import TorchTrainer
+from ray.train.v2.api.exceptions import ControllerError
 
 from mara_ray.artifacts import file_hash
 from mara_ray.config import PredictorConfig
 from mara_ray.curves.bank import CurveBank
-from mara_ray.errors import UserError
+from mara_ray.errors import MachineError, UserError
 from mara_ray.predictor.flow import FlowPredictor
 from mara_ray.predictor.train import train_predictor
 from mara_ray.progress import silent
@@ -100,6 +103,30 @@ def test_killed_driver_and_killed_worker_change_nothing(
     assert first_reported[0] >= done_before - 1  # picked up, not begun again
     assert killed
     assert all(file_hash(folder / name) == file_hash(unbroken / name) for name in OUTPUTS)
+
+
+def test_a_checkpoint_that_vanishes_is_looked_for_again(
+    toy_bank: CurveBank, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the controller of a killed driver removes it: once is borne, twice is told."""
+    attempts: list[int] = []
+    fit, failures = TorchTrainer.fit, [1]
+
+    def fail_first(trainer: TorchTrainer) -> Result:
+        attempts.append(1)
+        if len(attempts) <= failures[0]:
+            raise ControllerError(FileNotFoundError("Path not found: checkpoint_1"))
+        return fit(trainer)
+
+    monkeypatch.setattr(TorchTrainer, "fit", fail_first)
+    monkeypatch.setattr("mara_ray.predictor.train.LEFT_BEHIND_S", 0.0)
+    train_predictor(CONFIG, toy_bank, 0, tmp_path / "once", silent)
+    assert len(attempts) == 2
+    assert all(file_hash(tmp_path / "once" / name) == file_hash(unbroken / name) for name in OUTPUTS)
+    attempts.clear()
+    failures[0] = 2
+    with pytest.raises(MachineError, match=r"Path not found: checkpoint_1\); run again to resume"):
+        train_predictor(CONFIG, toy_bank, 0, tmp_path / "twice", silent)
 
 
 def test_two_workers_differ_only_in_rounding(toy_bank: CurveBank, unbroken: Path, tmp_path: Path) -> None:
